@@ -13,8 +13,8 @@ namespace sarsen {
 }  // namespace sarsen
 
 // `message` names the invariant (for example "I-JOURNAL-2") or says what is impossible.
-#define SARSEN_ASSERT(condition, message)                                          \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]]                                                 \
-      ::sarsen::assertion_failed(#condition, message, __FILE__, __LINE__);         \
+#define SARSEN_ASSERT(condition, message)                                  \
+  do {                                                                     \
+    if (!(condition)) [[unlikely]]                                         \
+      ::sarsen::assertion_failed(#condition, message, __FILE__, __LINE__); \
   } while (false)

@@ -1,8 +1,9 @@
 // Errors as values.
 //
-// Every module has one enum of error codes and one ErrorCategory that gives each code a sentence and
-// a class. Whether an operation can be retried is a property of the code, not of the place that
-// meets it. An Error is two words plus an optional detail, so a Result of a small value stays small.
+// Every module has one enum of error codes and one ErrorCategory that gives each code a sentence
+// and a class. Whether an operation can be retried is a property of the code, not of the place that
+// meets it. An Error is two words plus an optional detail, so a Result of a small value stays
+// small.
 #pragma once
 
 #include <memory>
@@ -63,20 +64,22 @@ using Result = tl::expected<T, Error>;
 
 using Unexpected = tl::unexpected<Error>;
 
-inline Unexpected fail(Error error) { return Unexpected(std::move(error)); }
+inline Unexpected fail(Error error) {
+  return Unexpected(std::move(error));
+}
 
 }  // namespace sarsen
 
 // Returns the error of `expression` from the enclosing function, or goes on.
-#define SARSEN_TRY(expression)                                                     \
-  do {                                                                             \
-    if (auto try_result_ = (expression); !try_result_) [[unlikely]]                \
-      return ::sarsen::fail(std::move(try_result_).error());                       \
+#define SARSEN_TRY(expression)                                      \
+  do {                                                              \
+    if (auto try_result_ = (expression); !try_result_) [[unlikely]] \
+      return ::sarsen::fail(std::move(try_result_).error());        \
   } while (false)
 
 // The same in a coroutine.
-#define SARSEN_CO_TRY(expression)                                                  \
-  do {                                                                             \
-    if (auto try_result_ = (expression); !try_result_) [[unlikely]]                \
-      co_return ::sarsen::fail(std::move(try_result_).error());                    \
+#define SARSEN_CO_TRY(expression)                                   \
+  do {                                                              \
+    if (auto try_result_ = (expression); !try_result_) [[unlikely]] \
+      co_return ::sarsen::fail(std::move(try_result_).error());     \
   } while (false)

@@ -1,5 +1,5 @@
-// A small, fast, repeatable generator (xoshiro256**, seeded by splitmix64; Blackman and Vigna 2018).
-// Not for keys: nothing secret may come from it.
+// A small, fast, repeatable generator (xoshiro256**, seeded by splitmix64; Blackman and Vigna
+// 2018). Not for keys: nothing secret may come from it.
 #pragma once
 
 #include <array>

@@ -19,12 +19,13 @@ struct Strong {
   constexpr Strong next() const { return Strong(static_cast<Representation>(value + 1)); }
 };
 
-using ByteOffset = Strong<struct ByteOffsetTag>;      // from the start of a device
-using BlockIndex = Strong<struct BlockIndexTag>;      // in units of kBlockBytes
-using MapEpoch = Strong<struct MapEpochTag>;          // version of the cluster map
-using PgEpoch = Strong<struct PgEpochTag>;            // configuration of one placement group
-using PgSequence = Strong<struct PgSequenceTag>;      // order of writes within a PgEpoch
-using LaneSequence = Strong<struct LaneSequenceTag>;  // order of records within a lane, never reused
+using ByteOffset = Strong<struct ByteOffsetTag>;  // from the start of a device
+using BlockIndex = Strong<struct BlockIndexTag>;  // in units of kBlockBytes
+using MapEpoch = Strong<struct MapEpochTag>;      // version of the cluster map
+using PgEpoch = Strong<struct PgEpochTag>;        // configuration of one placement group
+using PgSequence = Strong<struct PgSequenceTag>;  // order of writes within a PgEpoch
+using LaneSequence =
+    Strong<struct LaneSequenceTag>;  // order of records within a lane, never reused
 using ImageId = Strong<struct ImageIdTag>;
 using ShardId = Strong<struct ShardIdTag, std::uint32_t>;
 using LaneId = Strong<struct LaneIdTag, std::uint32_t>;

@@ -6,7 +6,8 @@
 //
 // Shard     Used from the shard that made it. Many operations may be in flight; two that overlap
 //           take effect in some order, and each 4 KiB block is a linearizable register.
-// Durable   A write, trim or zeroing that completed is durable on every copy: flush() has nothing to
+// Durable   A write, trim or zeroing that completed is durable on every copy: flush() has nothing
+// to
 //           do but exists because clients call it.
 #pragma once
 

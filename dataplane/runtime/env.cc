@@ -2,7 +2,9 @@
 
 namespace sarsen {
 
-bool SleepOperation::await_ready() const { return clock_.now() >= deadline_; }
+bool SleepOperation::await_ready() const {
+  return clock_.now() >= deadline_;
+}
 
 void SleepOperation::await_suspend(std::coroutine_handle<> waiter) {
   waiter_ = waiter;

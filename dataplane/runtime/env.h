@@ -5,8 +5,9 @@
 // Shard    Every object here belongs to one shard and is used from it alone, except BlockingDisk
 //          (used from threads of the BlockingPool) and the target side of CrossShard.
 // Waiting  Operations are awaitables that live in the caller's frame: no allocation for an I/O. The
-//          buffers they name must stay valid until they complete. They complete exactly once, through
-//          the executor's run queue or inline from the reactor's completion loop; both are legal.
+//          buffers they name must stay valid until they complete. They complete exactly once,
+//          through the executor's run queue or inline from the reactor's completion loop; both are
+//          legal.
 #pragma once
 
 #include <coroutine>
@@ -35,13 +36,27 @@ using BootTime = Strong<struct BootTimeTag, std::int64_t>;
 // A span of time in nanoseconds.
 using Duration = Strong<struct DurationTag, std::int64_t>;
 
-constexpr Duration nanoseconds(std::int64_t n) { return Duration(n); }
-constexpr Duration microseconds(std::int64_t n) { return Duration(n * 1'000); }
-constexpr Duration milliseconds(std::int64_t n) { return Duration(n * 1'000'000); }
-constexpr Duration seconds(std::int64_t n) { return Duration(n * 1'000'000'000); }
-constexpr BootTime operator+(BootTime t, Duration d) { return BootTime(t.value + d.value); }
-constexpr Duration operator-(BootTime a, BootTime b) { return Duration(a.value - b.value); }
-constexpr Duration operator*(Duration d, std::int64_t n) { return Duration(d.value * n); }
+constexpr Duration nanoseconds(std::int64_t n) {
+  return Duration(n);
+}
+constexpr Duration microseconds(std::int64_t n) {
+  return Duration(n * 1'000);
+}
+constexpr Duration milliseconds(std::int64_t n) {
+  return Duration(n * 1'000'000);
+}
+constexpr Duration seconds(std::int64_t n) {
+  return Duration(n * 1'000'000'000);
+}
+constexpr BootTime operator+(BootTime t, Duration d) {
+  return BootTime(t.value + d.value);
+}
+constexpr Duration operator-(BootTime a, BootTime b) {
+  return Duration(a.value - b.value);
+}
+constexpr Duration operator*(Duration d, std::int64_t n) {
+  return Duration(d.value * n);
+}
 
 class Clock;
 
@@ -130,8 +145,8 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// Memory for I/O. In production one arena per shard, registered with its ring, so that a transfer to
-// or from it pins no pages.
+// Memory for I/O. In production one arena per shard, registered with its ring, so that a transfer
+// to or from it pins no pages.
 class BufferPool {
  public:
   virtual ~BufferPool() = default;
@@ -203,9 +218,9 @@ class DiskOperation : public ListNode {
 };
 
 struct DiskInfo {
-  std::string name;                // for messages
-  std::uint64_t size_bytes = 0;    // a multiple of kBlockBytes
-  bool volatile_cache = true;      // a completed `write` may be lost by power failure
+  std::string name;              // for messages
+  std::uint64_t size_bytes = 0;  // a multiple of kBlockBytes
+  bool volatile_cache = true;    // a completed `write` may be lost by power failure
   bool rotational = false;
   bool can_discard = false;
 };
@@ -321,8 +336,8 @@ class CrossShard {
 // A piece of work for a thread that may block.
 class BlockingJob : public ListNode {
  public:
-  virtual void run() = 0;                               // on a pool thread
-  std::coroutine_handle<> waiter;                       // resumed on the submitting shard after run()
+  virtual void run() = 0;          // on a pool thread
+  std::coroutine_handle<> waiter;  // resumed on the submitting shard after run()
 
  protected:
   ~BlockingJob() = default;

@@ -32,7 +32,9 @@ enum class RuntimeError {
 
 const ErrorCategory& runtime_errors();
 
-inline Error make_error(RuntimeError code) { return {runtime_errors(), static_cast<int>(code)}; }
+inline Error make_error(RuntimeError code) {
+  return {runtime_errors(), static_cast<int>(code)};
+}
 inline Error make_error(RuntimeError code, std::string detail) {
   return {runtime_errors(), static_cast<int>(code), std::move(detail)};
 }

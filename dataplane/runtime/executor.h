@@ -23,7 +23,8 @@ class Executor {
   // Resumes `handle` on this shard in a later turn. Called from this shard only.
   virtual void schedule(std::coroutine_handle<> handle) = 0;
 
-  // True while a simulated crash tears this shard down: destructors skip their "was stopped" asserts.
+  // True while a simulated crash tears this shard down: destructors skip their "was stopped"
+  // asserts.
   bool abandoned() const { return abandoned_; }
 
  protected:

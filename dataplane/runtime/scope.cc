@@ -29,14 +29,20 @@ struct Scope::Root {
   using promise_type = RootPromise;
 };
 
-Scope::Root Scope::RootPromise::get_return_object() noexcept { return {}; }
+Scope::Root Scope::RootPromise::get_return_object() noexcept {
+  return {};
+}
 
+// The promise keeps the scope, and a scope outlives its frames.
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-reference-coroutine-parameters)
 Scope::Root Scope::drive(Scope& scope, Task<void> task) {
   (void)scope;  // taken by the promise
   co_await std::move(task);
 }
 
-void Scope::spawn(Task<void> task) { drive(*this, std::move(task)); }
+void Scope::spawn(Task<void> task) {
+  drive(*this, std::move(task));
+}
 
 Task<void> Scope::join() {
   struct Wait {
@@ -48,7 +54,8 @@ Task<void> Scope::join() {
     }
     void await_resume() const {}
   };
-  while (size_ != 0) co_await Wait{*this};
+  while (size_ != 0)
+    co_await Wait{*this};
 }
 
 void Scope::destroy_frames() {

@@ -1,8 +1,8 @@
 // Scope: owns background coroutines; nothing runs detached (style rule 9).
 //
 // Lifecycle  spawn() any number; `co_await join()` waits for all of them and is part of the owner's
-//            stop(). Destroying a scope with running coroutines is a bug (assert) unless the executor
-//            is abandoned, when the frames are destroyed.
+//            stop(). Destroying a scope with running coroutines is a bug (assert) unless the
+//            executor is abandoned, when the frames are destroyed.
 // Placement  The last member of its owner, so that frames die before what they use.
 #pragma once
 
@@ -29,7 +29,7 @@ class Scope : public ListNode {
 
  private:
   friend class Executor;
-  struct Root;        // the coroutine that drives one spawned task
+  struct Root;  // the coroutine that drives one spawned task
   struct RootPromise;
   static Root drive(Scope& scope, Task<void> task);
   void destroy_frames();

@@ -6,8 +6,8 @@
 // Shard      Belongs to one executor from start to end; nothing here is thread-safe.
 // Errors     Are values (Result<T>). An exception that leaves a coroutine is a bug and terminates.
 //
-// Rules for coroutines (style rule 8): parameters by value; no lambda coroutine that captures; after
-// each wait re-check what may have changed; no co_await in a catch block.
+// Rules for coroutines (style rule 8): parameters by value; no lambda coroutine that captures;
+// after each wait re-check what may have changed; no co_await in a catch block.
 #pragma once
 
 #include <coroutine>

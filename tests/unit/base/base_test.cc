@@ -1,4 +1,5 @@
 #include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "dataplane/base/crc32c.h"
@@ -30,8 +31,10 @@ TEST(Rng, repeats_from_its_seed_and_splits_independently) {
   Rng branch = a.split();
   (void)b.split();
   (void)branch.next();  // drawing from a branch must not shift its trunk
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(a.next(), b.next());
-  for (int i = 0; i < 1000; ++i) EXPECT_LT(a.below(10), 10u);
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(a.next(), b.next());
+  for (int i = 0; i < 1000; ++i)
+    EXPECT_LT(a.below(10), 10u);
 }
 
 struct Item : ListNode {
