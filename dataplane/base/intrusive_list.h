@@ -38,8 +38,7 @@ class IntrusiveList {
   IntrusiveList(const IntrusiveList&) = delete;
   IntrusiveList& operator=(const IntrusiveList&) = delete;
   ~IntrusiveList() {
-    while (!empty())
-      pop_front();
+    while (!empty()) pop_front();
     head_.next_ = head_.previous_ = nullptr;
   }
 
@@ -63,8 +62,7 @@ class IntrusiveList {
   }
   // Moves every node of `other` to the end of this list.
   void splice_back(IntrusiveList& other) {
-    while (!other.empty())
-      push_back(other.pop_front());
+    while (!other.empty()) push_back(other.pop_front());
   }
   // The item after `item`, or nullptr at the end.
   T* next(T& item) {

@@ -54,8 +54,7 @@ Task<void> Scope::join() {
     }
     void await_resume() const {}
   };
-  while (size_ != 0)
-    co_await Wait{*this};
+  while (size_ != 0) co_await Wait{*this};
 }
 
 void Scope::destroy_frames() {

@@ -31,10 +31,8 @@ TEST(Rng, repeats_from_its_seed_and_splits_independently) {
   Rng branch = a.split();
   (void)b.split();
   (void)branch.next();  // drawing from a branch must not shift its trunk
-  for (int i = 0; i < 100; ++i)
-    EXPECT_EQ(a.next(), b.next());
-  for (int i = 0; i < 1000; ++i)
-    EXPECT_LT(a.below(10), 10u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(a.next(), b.next());
+  for (int i = 0; i < 1000; ++i) EXPECT_LT(a.below(10), 10u);
 }
 
 struct Item : ListNode {

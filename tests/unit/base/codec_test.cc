@@ -18,8 +18,7 @@ using testing::ElementsAre;
 
 std::vector<std::uint8_t> numbers(std::span<const std::byte> bytes) {
   std::vector<std::uint8_t> result;
-  for (const std::byte byte : bytes)
-    result.push_back(std::to_integer<std::uint8_t>(byte));
+  for (const std::byte byte : bytes) result.push_back(std::to_integer<std::uint8_t>(byte));
   return result;
 }
 
@@ -167,21 +166,11 @@ TEST(ByteReader, never_leaves_its_span_whatever_is_asked) {
     std::size_t taken = 0;
     while (reader.ok()) {
       switch (rng.below(5)) {
-        case 0:
-          reader.u64();
-          break;
-        case 1:
-          reader.u16();
-          break;
-        case 2:
-          taken += reader.prefixed_bytes<std::uint32_t>(SIZE_MAX).size();
-          break;
-        case 3:
-          taken += reader.bytes(rng.chance(0.1) ? rng.next() : rng.below(12)).size();
-          break;
-        default:
-          reader.skip(rng.below(9));
-          break;
+        case 0: reader.u64(); break;
+        case 1: reader.u16(); break;
+        case 2: taken += reader.prefixed_bytes<std::uint32_t>(SIZE_MAX).size(); break;
+        case 3: taken += reader.bytes(rng.chance(0.1) ? rng.next() : rng.below(12)).size(); break;
+        default: reader.skip(rng.below(9)); break;
       }
       if (rng.chance(0.05)) break;
     }
