@@ -37,8 +37,9 @@ class IntrusiveList {
   IntrusiveList() { head_.next_ = head_.previous_ = &head_; }
   IntrusiveList(const IntrusiveList&) = delete;
   IntrusiveList& operator=(const IntrusiveList&) = delete;
+  // T may be incomplete here: a class can hold a list of a type that only its .cc defines.
   ~IntrusiveList() {
-    while (!empty()) pop_front();
+    while (head_.next_ != &head_) head_.next_->unlink();
     head_.next_ = head_.previous_ = nullptr;
   }
 
