@@ -12,7 +12,7 @@ namespace sarsen {
 
 }  // namespace sarsen
 
-// `message` names the invariant (for example "I-JOURNAL-2") or says what is impossible.
+// `message` names the invariant by its id in docs/invariants.md, or says what is impossible.
 #define SARSEN_ASSERT(condition, message)                                  \
   do {                                                                     \
     if (!(condition)) [[unlikely]]                                         \

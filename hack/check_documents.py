@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Documents keep up with the tree.
+
+README    Every folder in dataplane/, tests/ and hack/ (operator/ and csi/ when they have code) that holds source files
+          has a README.md, or its parent has one, that names each of them: `journal.h`, `journal.{h,cc}` or, for a
+          parent, `uring/reactor.h`. A name in the first column of a table that is no longer a file is refused too.
+Links     A relative link in any .md leads to a file or folder, and its #anchor to a heading.
+"""
+import re
+
+import tree
+
+SOURCE = (".h", ".cc", ".proto", ".py", ".c", ".sh")
+FOLDERS = ("dataplane", "tests", "hack", "operator", "csi")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+BRACES = re.compile(r"([\w./-]*)\.\{([\w, ]+)\}")
+FILE_NAME = re.compile(r"[\w-]+(?:/[\w-]+)*\.(?:h|cc|proto|py|c|sh)\b")
+
+
+def names_in(text):
+    """File names that a README mentions, with a.{h,cc} spelt out."""
+    spelt = BRACES.sub(lambda match: " ".join(f"{match[1]}.{suffix.strip()}" for suffix in match[2].split(",")), text)
+    return set(FILE_NAME.findall(spelt)), spelt
+
+
+def is_source(root, path):
+    if path.suffix in SOURCE:
+        return True
+    return path.parts[0] == "hack" and not path.suffix and (root / path).read_bytes()[:2] == b"#!"
+
+
+def check_readmes(root, problems):
+    sources = [path for path in tree.files(root, under=FOLDERS) if is_source(root, path)]
+    readmes = {}
+    for path in sources:
+        own, parent = path.parent / "README.md", path.parent.parent / "README.md"
+        readme = own if (root / own).is_file() else parent
+        if not (root / readme).is_file() or len(readme.parts) < 2:
+            problems.append(f"{path.parent}: no README.md that says what {path.name} is for")
+            continue
+        if readme not in readmes:
+            readmes[readme] = names_in((root / readme).read_text(encoding="utf-8"))
+        names, text = readmes[readme]
+        name = str(path.relative_to(readme.parent))
+        if name not in names and not (not path.suffix and re.search(rf"`{re.escape(name)}\b", text)):
+            problems.append(f"{readme}: does not say what {name} is for")
+    for readme, (_, text) in readmes.items():
+        for row in re.findall(r"^\|([^|]*)\|", text, re.M):
+            for name in FILE_NAME.findall(row):
+                if not (root / readme.parent / name).exists():
+                    problems.append(f"{readme}: names {name}, which is not there")
+    return len(sources)
+
+
+def anchors(text):
+    headings = re.findall(r"^#+ +(.*?)\s*$", re.sub(r"```.*?```", "", text, flags=re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links(root, problems):
+    for path in tree.files(root, ".md"):
+        text = (root / path).read_text(encoding="utf-8")
+        for target in LINK.findall(re.sub(r"```.*?```", "", text, flags=re.S)):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            leads_to = root / path.parent / name if name else root / path
+            if not leads_to.exists():
+                problems.append(f"{path}: link to {target}, which is not there")
+            elif anchor and leads_to.suffix == ".md" and anchor not in anchors(leads_to.read_text(encoding="utf-8")):
+                problems.append(f"{path}: link to {target}: no such heading")
+
+
+def main():
+    root = tree.root_from_arguments()
+    problems = []
+    looked_at = check_readmes(root, problems)
+    check_links(root, problems)
+    tree.finish("documents", problems, looked_at)
+
+
+if __name__ == "__main__":
+    main()

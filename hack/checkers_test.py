@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Each checker accepts a clean small tree and refuses it with one thing wrong.
+
+A check that never fails proves nothing: every rule of a checker has a row here that it must turn red.
+"""
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HACK = Path(__file__).resolve().parent
+
+CLEAN = {
+    "dataplane/store/README.md": "| file | |\n|---|---|\n| `journal.{h,cc}` | the log |\n",
+    "dataplane/store/journal.h": '#pragma once\n#include <absl/container/flat_hash_map.h>\n\n'
+                                 '#include "dataplane/runtime/env.h"\n// I-JOURNAL-1\n'
+                                 'class Journal {\n  absl::flat_hash_map<int, int> slots_;\n};\n',
+    "dataplane/store/journal.cc": '#include "dataplane/store/journal.h"\n\nint next(int n) { return n + 1; }\n',
+    "dataplane/runtime/README.md": "`env.h` is the seam. See [the store](../store/README.md).\n",
+    "dataplane/runtime/env.h": "#pragma once\n",
+    "dataplane/docs/invariants.md": "# Invariants\n| id | what | checked by |\n|---|---|---|\n"
+                                    "| I-JOURNAL-1 | in order | journal_test |\n| I-JOURNAL-9 | later | planned |\n",
+    "hack/README.md": "`build` builds.\n",
+    "hack/build": "#!/bin/bash\n",
+}
+CC = "dataplane/store/journal.cc"
+H = "dataplane/store/journal.h"
+
+
+def with_line(line, path=CC):
+    return {path: CLEAN[path] + line + "\n"}
+
+
+def function_of(lines):
+    return "int long_one() {\n" + "  next(1);\n" * (lines - 2) + "}\n"
+
+
+# (checker, what is changed, words that the refusal has; None: it must still be accepted)
+CASES = [
+    # layers
+    ("layers", {H: CLEAN[H] + '#include "dataplane/osd/main.h"\n'}, "does not exist"),
+    ("layers", {H: CLEAN[H] + '#include "dataplane/osd/osd.h"\n', "dataplane/osd/osd.h": "#pragma once\n"},
+     "store must not include osd"),
+    ("layers", {"dataplane/runtime/env.h": '#pragma once\n#include "dataplane/store/journal.h"\n'},
+     "runtime must not include store"),
+    ("layers", {H: CLEAN[H] + '#include "tests/sim/world.h"\n', "tests/sim/world.h": "#pragma once\n"},
+     "must not include tests/"),
+    ("layers", {H: CLEAN[H].replace('"dataplane/runtime/env.h"', '"env.h"')}, "path from the root"),
+    ("layers", {CC: '#include <cstdint>\n#include "dataplane/store/journal.h"\n'}, "first"),
+    ("layers", {H: CLEAN[H].replace("#pragma once\n", "")}, "#pragma once"),
+    ("layers", {"dataplane/utils/misc.h": "#pragma once\n"}, "not in LAYERS"),
+    ("layers", with_line("#include <chrono>"), "use Clock"),
+    ("layers", with_line("#include <sys/mman.h>"), "use Env"),
+    ("layers", with_line("auto t = std::chrono::steady_clock::now();"), "time comes from Clock"),
+    ("layers", with_line("int r = rand();"), "chance comes from Random"),
+    ("layers", with_line("std::random_device device;"), "chance comes from Random"),
+    ("layers", with_line("std::thread worker;"), "BlockingPool"),
+    ("layers", with_line("auto n = ::pread(fd, data, size, 0);"), "use Env"),
+    ("layers", with_line('auto home = std::getenv("HOME");'), "handed down"),
+    ("layers", with_line("std::map<Journal*, int> by_address;"), "order of pointers"),
+    ("layers", with_line("for (auto& slot : slots_) next(slot.first);"), "hash table"),
+    ("layers", with_line("auto it = slots_.begin();"), "hash table"),
+    ("layers", with_line("// order does not matter: a sum\nfor (auto& slot : slots_) next(slot.first);"), None),
+    ("layers", with_line("// std::thread, rand() and steady_clock in a comment"), None),
+    ("layers", with_line('const char* text = "::pread(";'), None),
+    ("layers", with_line("disk.read(1); source->random(); auto n = Source::open(2); int brand = 3;"), None),
+    ("layers", {"dataplane/runtime/clock.cc": "#include <chrono>\n"}, None),
+    # sizes
+    ("sizes", with_line("// " + "x" * 98), "101 columns"),
+    ("sizes", with_line("// \N{GREEK SMALL LETTER MU}" + "x" * 96), None),
+    ("sizes", {CC: "int n;\n" * 801}, "801 lines"),
+    ("sizes", {CC: "int n;\n" * 800}, None),
+    ("sizes", {CC: function_of(101)}, "long_one has 101 lines"),
+    ("sizes", {CC: function_of(100)}, None),
+    ("sizes", {CC: "class Big {\n" + function_of(120) + "};\n"}, "long_one has 120 lines"),
+    ("sizes", {CC: "namespace one {\n" + "int n;\n" * 200 + "}\n"}, None),
+    ("sizes", {"hack/build": "#!/bin/bash\n# " + "x" * 120 + "\n"}, "columns"),
+    # documents
+    ("documents", {"dataplane/store/lane.h": "#pragma once\n"}, "does not say what lane.h is for"),
+    ("documents", {"dataplane/wire/frame.h": "#pragma once\n"}, "no README.md"),
+    ("documents", {"dataplane/runtime/uring/disk.h": "#pragma once\n"}, "does not say what uring/disk.h is for"),
+    ("documents", {"dataplane/runtime/uring/disk.h": "#pragma once\n",
+                   "dataplane/runtime/README.md": "`env.h`, `uring/disk.{h,cc}`\n"}, None),
+    ("documents", {"dataplane/store/README.md": CLEAN["dataplane/store/README.md"] + "| `gone.h` | |\n"}, "gone.h"),
+    ("documents", {"hack/sim": "#!/bin/bash\n"}, "does not say what sim is for"),
+    ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../nowhere.md)\n"}, "not there"),
+    ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../docs/invariants.md#nothing)\n"}, "no such heading"),
+    ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../docs/invariants.md#invariants)\n"}, None),
+    # invariants
+    ("invariants", with_line("// I-JOURNAL-2"), "I-JOURNAL-2 is not in"),
+    ("invariants", with_line("// I-JOURNAL-9"), "still says it is planned"),
+    ("invariants", {H: CLEAN[H].replace("// I-JOURNAL-1\n", "")}, "used nowhere"),
+    ("invariants", {"dataplane/docs/invariants.md": CLEAN["dataplane/docs/invariants.md"] + "| I-JOURNAL-1 | | |\n"},
+     "twice"),
+]
+
+
+def run(checker, changes):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**CLEAN, **changes}.items():
+            path = Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return subprocess.run([sys.executable, "-B", HACK / f"check_{checker}.py", folder], capture_output=True,
+                              text=True, check=False)
+
+
+def main():
+    failed = 0
+    cases = [(checker, {}, None) for checker in sorted({case[0] for case in CASES})] + CASES
+    for checker, changes, words in cases:
+        done = run(checker, changes)
+        right = done.returncode == 0 if words is None else done.returncode == 1 and words in done.stdout
+        if not right:
+            failed += 1
+            print(f"bites: {checker} with {changes}: expected {words or 'no complaint'}, got {done.returncode}: "
+                  f"{done.stdout}{done.stderr}")
+    print(f"bites: {len(cases)} cases, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
