@@ -6,6 +6,7 @@ A check that never fails proves nothing: every rule of a checker has a row here 
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HACK = Path(__file__).resolve().parent
@@ -94,6 +95,44 @@ CASES = [
      "twice"),
 ]
 
+# Checks of .clang-tidy that guard coroutines and lifetimes -> code that each must refuse.
+TIDY_PRELUDE = """
+#include <coroutine>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+struct Task {
+  struct promise_type {
+    Task get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() {}
+  };
+};
+void use(std::string);
+"""
+TIDY_CASES = {
+    "cppcoreguidelines-avoid-reference-coroutine-parameters": "Task f(int& n) { n = 1; co_return; }",
+    "cppcoreguidelines-avoid-capturing-lambda-coroutines":
+        "void f(int n) { auto task = [n]() -> Task { (void)n; co_return; }; task(); }",
+    "misc-coroutine-hostile-raii":
+        "Task f(std::mutex* m) { std::lock_guard guard(*m); co_await std::suspend_always(); }",
+    "bugprone-use-after-move": "void f(std::string s) { use(std::move(s)); use(s); }",
+    "bugprone-dangling-handle": 'std::string_view f() { std::string s = "x"; return s; }',
+    "bugprone-empty-catch": "void f() { try { use({}); } catch (...) { } }",
+    "bugprone-implicit-widening-of-multiplication-result": "unsigned long f(int n) { return n * n; }",
+}
+
+
+def run_tidy(code):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, ".clang-tidy").write_bytes((HACK.parent / ".clang-tidy").read_bytes())
+        Path(folder, "case.cc").write_text(TIDY_PRELUDE + code + "\n", encoding="utf-8")
+        return subprocess.run(["clang-tidy-19", "--quiet", Path(folder, "case.cc"), "--", "-std=c++20"],
+                              capture_output=True, text=True, check=False)
+
 
 def run(checker, changes):
     with tempfile.TemporaryDirectory() as folder:
@@ -108,14 +147,22 @@ def run(checker, changes):
 def main():
     failed = 0
     cases = [(checker, {}, None) for checker in sorted({case[0] for case in CASES})] + CASES
-    for checker, changes, words in cases:
-        done = run(checker, changes)
+    with ThreadPoolExecutor() as pool:
+        tidy_done = [pool.submit(run_tidy, code) for code in TIDY_CASES.values()]
+        cases_done = [pool.submit(run, checker, changes) for checker, changes, _ in cases]
+    for (checker, changes, words), future in zip(cases, cases_done):
+        done = future.result()
         right = done.returncode == 0 if words is None else done.returncode == 1 and words in done.stdout
         if not right:
             failed += 1
             print(f"bites: {checker} with {changes}: expected {words or 'no complaint'}, got {done.returncode}: "
                   f"{done.stdout}{done.stderr}")
-    print(f"bites: {len(cases)} cases, {failed} failed")
+    for (check, code), future in zip(TIDY_CASES.items(), tidy_done):
+        done = future.result()
+        if done.returncode == 0 or f"[{check}," not in done.stdout:
+            failed += 1
+            print(f"bites: {check} accepts: {code}\n{done.stdout}{done.stderr}")
+    print(f"bites: {len(cases) + len(TIDY_CASES)} cases, {failed} failed")
     sys.exit(1 if failed else 0)
 
 
