@@ -2,13 +2,18 @@
 """Documents keep up with the tree.
 
 README    Every folder in dataplane/, tests/ and hack/ (operator/ and csi/ when they have code) that holds source files
-          has a README.md, or its parent has one, that names each of them: `journal.h`, `journal.{h,cc}` or, for a
-          parent, `uring/reactor.h`. A name in the first column of a table that is no longer a file is refused too.
+          has a README.md, or the folder of its module has one (dataplane/store, tests/unit), that names each of them:
+          `journal.h`, `journal.{h,cc}`, and with their folder from further up, `uring/reactor.h`. A name in the first
+          column of a table that is no longer a file is refused too.
+Docs      Every .md in dataplane/docs is linked from the README.md of its folder, or of dataplane/docs.
 Links     A relative link in any .md leads to a file or folder, and its #anchor to a heading.
 """
 import re
+from pathlib import Path
 
 import tree
+
+DOCS = Path("dataplane/docs")
 
 SOURCE = (".h", ".cc", ".proto", ".py", ".c", ".sh")
 FOLDERS = ("dataplane", "tests", "hack", "operator", "csi")
@@ -33,9 +38,10 @@ def check_readmes(root, problems):
     sources = [path for path in tree.files(root, under=FOLDERS) if is_source(root, path)]
     readmes = {}
     for path in sources:
-        own, parent = path.parent / "README.md", path.parent.parent / "README.md"
-        readme = own if (root / own).is_file() else parent
-        if not (root / readme).is_file() or len(readme.parts) < 2:
+        modules = [folder for folder in path.parents if len(folder.parts) >= 2 or str(folder) in ("hack", "tests")]
+        above = [folder / "README.md" for folder in modules]
+        readme = next((readme for readme in above if (root / readme).is_file()), None)
+        if readme is None:
             problems.append(f"{path.parent}: no README.md that says what {path.name} is for")
             continue
         if readme not in readmes:
@@ -57,6 +63,21 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def links_of(root, readme):
+    if not (root / readme).is_file():
+        return set()
+    return {(root / readme.parent / target.split("#")[0]).resolve()
+            for target in LINK.findall((root / readme).read_text(encoding="utf-8"))}
+
+
+def check_docs(root, problems):
+    top = links_of(root, DOCS / "README.md")
+    for path in tree.files(root, ".md", under=(DOCS,)):
+        linked = top | links_of(root, path.parent / "README.md")
+        if path != DOCS / "README.md" and (root / path).resolve() not in linked:
+            problems.append(f"{path}: no README.md links to it")
+
+
 def check_links(root, problems):
     for path in tree.files(root, ".md"):
         text = (root / path).read_text(encoding="utf-8")
@@ -75,6 +96,7 @@ def main():
     root = tree.root_from_arguments()
     problems = []
     looked_at = check_readmes(root, problems)
+    check_docs(root, problems)
     check_links(root, problems)
     tree.finish("documents", problems, looked_at)
 

@@ -19,6 +19,7 @@ CLEAN = {
     "dataplane/store/journal.cc": '#include "dataplane/store/journal.h"\n\nint next(int n) { return n + 1; }\n',
     "dataplane/runtime/README.md": "`env.h` is the seam. See [the store](../store/README.md).\n",
     "dataplane/runtime/env.h": "#pragma once\n",
+    "dataplane/docs/README.md": "[list](invariants.md)\n",
     "dataplane/docs/invariants.md": "# Invariants\n| id | what | checked by |\n|---|---|---|\n"
                                     "| I-JOURNAL-1 | in order | journal_test |\n| I-JOURNAL-9 | later | planned |\n",
     "hack/README.md": "`build` builds.\n",
@@ -87,6 +88,7 @@ CASES = [
     ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../nowhere.md)\n"}, "not there"),
     ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../docs/invariants.md#nothing)\n"}, "no such heading"),
     ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../docs/invariants.md#invariants)\n"}, None),
+    ("documents", {"dataplane/docs/format.md": "# Format\n"}, "no README.md links to it"),
     # invariants
     ("invariants", with_line("// I-JOURNAL-2"), "I-JOURNAL-2 is not in"),
     ("invariants", with_line("// I-JOURNAL-9"), "still says it is planned"),
