@@ -20,17 +20,19 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor() = default;
 
-  // Resumes `handle` on this shard in a later turn. Called from this shard only.
+  // Resumes `handle` on this shard in a later turn. Called from this shard only, and not any more
+  // once the executor is abandoned: the coroutine may die before its turn.
   virtual void schedule(std::coroutine_handle<> handle) = 0;
 
-  // True while a simulated crash tears this shard down: destructors skip their "was stopped"
-  // asserts.
+  // True once a simulated crash tears this shard down. Frames then die in any order, so destructors
+  // skip their "was stopped" asserts, touch no other object through a plain pointer or reference,
+  // and schedule nothing.
   bool abandoned() const { return abandoned_; }
 
  protected:
   friend class Scope;
   // Marks the executor abandoned and destroys every coroutine of every scope, newest scope first.
-  // The implementation has emptied its own run queue before.
+  // Called from outside of every coroutine; the implementation has emptied its run queue before.
   void abandon_scopes();
 
  private:

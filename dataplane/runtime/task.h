@@ -1,8 +1,9 @@
 // Task<T>: a lazy coroutine that yields one T to the one coroutine that awaits it.
 //
-// Lifecycle  Created suspended; started by `co_await std::move(task)` or Scope::spawn(); its frame
-//            dies with the Task. A Task is destroyed unfinished only when its executor is abandoned
-//            (a simulated crash), never in production.
+// Lifecycle  Created suspended; started by `co_await std::move(task)`, Scope::spawn() or
+// when_all();
+//            its frame dies with the Task. A Task that has started is destroyed unfinished only
+//            when its executor is abandoned (a simulated crash), never in production.
 // Shard      Belongs to one executor from start to end; nothing here is thread-safe.
 // Errors     Are values (Result<T>). An exception that leaves a coroutine is a bug and terminates.
 //
@@ -23,20 +24,39 @@ namespace sarsen {
 template <typename T = void>
 class Task;
 
+// Hears that a task ended which was started by Task::start(). For primitives that run tasks side by
+// side (when_all.h, scope.h); other code awaits.
+class TaskObserver {
+ public:
+  // Called from the task's final suspension point. May destroy the task.
+  virtual void task_finished() noexcept = 0;
+
+ protected:
+  ~TaskObserver() = default;
+};
+
 namespace task_internal {
 
 struct FinalAwaiter {
   bool await_ready() const noexcept { return false; }
   template <typename Promise>
   std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> finished) noexcept {
+    // In locals, because the observer may destroy the frame.
     const auto continuation = finished.promise().continuation;
-    return continuation ? continuation : std::noop_coroutine();
+    TaskObserver* const observer = finished.promise().observer;
+    if (continuation) return continuation;
+    observer->task_finished();
+    return std::noop_coroutine();
   }
   void await_resume() const noexcept {}
 };
 
+// Of a started task exactly one of the two is set.
 struct PromiseBase {
   std::coroutine_handle<> continuation;
+  TaskObserver* observer = nullptr;
+
+  bool started() const { return continuation || observer != nullptr; }
 
   std::suspend_always initial_suspend() const noexcept { return {}; }
   FinalAwaiter final_suspend() const noexcept { return {}; }
@@ -48,7 +68,7 @@ struct Promise : PromiseBase {
   std::optional<T> value;
 
   Task<T> get_return_object();
-  template <typename U>
+  template <typename U = T>  // so that `co_return {}` gives a T
   void return_value(U&& result) {
     value.emplace(std::forward<U>(result));
   }
@@ -93,8 +113,20 @@ class [[nodiscard]] Task {
     T await_resume() { return frame.promise().take(); }
   };
   Awaiter operator co_await() && {
-    SARSEN_ASSERT(frame_ && !frame_.done(), "a task is awaited once");
+    SARSEN_ASSERT(frame_ && !frame_.promise().started(), "a task is started once");
     return Awaiter{frame_};
+  }
+
+  // For primitives that run tasks side by side: runs the task on the caller's stack until it first
+  // waits; `observer` hears of its end and then calls take() once.
+  void start(TaskObserver& observer) {
+    SARSEN_ASSERT(frame_ && !frame_.promise().started(), "a task is started once");
+    frame_.promise().observer = &observer;
+    frame_.resume();
+  }
+  T take() {
+    SARSEN_ASSERT(frame_ && frame_.done(), "the value of a task is taken at its end");
+    return frame_.promise().take();
   }
 
  private:
