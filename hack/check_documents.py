@@ -5,6 +5,7 @@ README    Every folder in dataplane/, tests/ and hack/ (operator/ and csi/ when 
           has a README.md, or the folder of its module has one (dataplane/store, tests/unit), that names each of them:
           `journal.h`, `journal.{h,cc}`, and with their folder from further up, `uring/reactor.h`. A name in the first
           column of a table that is no longer a file is refused too.
+          In dataplane/ it also says what the folder may include and what must not be here.
 Docs      Every .md in dataplane/docs is linked from the README.md of its folder, or of dataplane/docs.
 Links     A relative link in any .md leads to a file or folder, and its #anchor to a heading.
 """
@@ -51,6 +52,9 @@ def check_readmes(root, problems):
         if name not in names and not (not path.suffix and re.search(rf"`{re.escape(name)}\b", text)):
             problems.append(f"{readme}: does not say what {name} is for")
     for readme, (_, text) in readmes.items():
+        for pattern, words in ((r"may\s+include", "may include"), (r"not\s+(be\s+)?here", "must not be here")):
+            if readme.parts[0] == "dataplane" and len(readme.parts) == 3 and not re.search(pattern, text, re.I):
+                problems.append(f'{readme}: does not say what "{words}"')
         for row in re.findall(r"^\|([^|]*)\|", text, re.M):
             for name in FILE_NAME.findall(row):
                 if not (root / readme.parent / name).exists():

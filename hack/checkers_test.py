@@ -12,12 +12,14 @@ from pathlib import Path
 HACK = Path(__file__).resolve().parent
 
 CLEAN = {
-    "dataplane/store/README.md": "| file | |\n|---|---|\n| `journal.{h,cc}` | the log |\n",
+    "dataplane/store/README.md": "| file | |\n|---|---|\n| `journal.{h,cc}` | the log |\n"
+                                 "May include: all. Not here: x.\n",
     "dataplane/store/journal.h": '#pragma once\n#include <absl/container/flat_hash_map.h>\n\n'
                                  '#include "dataplane/runtime/env.h"\n// I-JOURNAL-1\n'
                                  'class Journal {\n  absl::flat_hash_map<int, int> slots_;\n};\n',
     "dataplane/store/journal.cc": '#include "dataplane/store/journal.h"\n\nint next(int n) { return n + 1; }\n',
-    "dataplane/runtime/README.md": "`env.h` is the seam. See [the store](../store/README.md).\n",
+    "dataplane/runtime/README.md": "`env.h` is the seam. See [the store](../store/README.md).\n"
+                                   "It may include nothing; must not be here: formats.\n",
     "dataplane/runtime/env.h": "#pragma once\n",
     "dataplane/docs/README.md": "[list](invariants.md)\n",
     "dataplane/docs/invariants.md": "# Invariants\n| id | what | checked by |\n|---|---|---|\n"
@@ -82,12 +84,14 @@ CASES = [
     ("documents", {"dataplane/wire/frame.h": "#pragma once\n"}, "no README.md"),
     ("documents", {"dataplane/runtime/uring/disk.h": "#pragma once\n"}, "does not say what uring/disk.h is for"),
     ("documents", {"dataplane/runtime/uring/disk.h": "#pragma once\n",
-                   "dataplane/runtime/README.md": "`env.h`, `uring/disk.{h,cc}`\n"}, None),
+                   "dataplane/runtime/README.md": "`env.h`, `uring/disk.{h,cc}`. May include x. Not here: y.\n"}, None),
     ("documents", {"dataplane/store/README.md": CLEAN["dataplane/store/README.md"] + "| `gone.h` | |\n"}, "gone.h"),
     ("documents", {"hack/sim": "#!/bin/bash\n"}, "does not say what sim is for"),
     ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../nowhere.md)\n"}, "not there"),
     ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../docs/invariants.md#nothing)\n"}, "no such heading"),
-    ("documents", {"dataplane/runtime/README.md": "`env.h` [x](../docs/invariants.md#invariants)\n"}, None),
+    ("documents", {"hack/README.md": "`build` [x](../dataplane/docs/invariants.md#invariants)\n"}, None),
+    ("documents", {"dataplane/runtime/README.md": "`env.h`. May include x.\n"}, "must not be here"),
+    ("documents", {"dataplane/runtime/README.md": "`env.h`. Not here: x.\n"}, "may include"),
     ("documents", {"dataplane/docs/format.md": "# Format\n"}, "no README.md links to it"),
     # invariants
     ("invariants", with_line("// I-JOURNAL-2"), "I-JOURNAL-2 is not in"),
@@ -95,6 +99,13 @@ CASES = [
     ("invariants", {H: CLEAN[H].replace("// I-JOURNAL-1\n", "")}, "used nowhere"),
     ("invariants", {"dataplane/docs/invariants.md": CLEAN["dataplane/docs/invariants.md"] + "| I-JOURNAL-1 | | |\n"},
      "twice"),
+    # planted
+    ("planted", with_line('if (faults.planted("journal.new_bug")) return;'), "not in tests/sim/planted_bugs"),
+    ("planted", with_line('if (faults.planted(name)) return;'), "as a literal"),
+    ("planted", with_line('bool planted(std::string_view) override { return true; }'), "only tests may"),
+    ("planted", {"tests/sim/planted_bugs/README.md": "| `journal.old_bug` | x |\n"}, "no code asks for"),
+    ("planted", {"tests/sim/planted_bugs/README.md": "| `journal.old_bug` | x |\n",
+                 **with_line('if (faults.planted("journal.old_bug")) return;')}, None),
 ]
 
 # Checks of .clang-tidy that guard coroutines and lifetimes -> code that each must refuse.
