@@ -9,6 +9,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import check_tidy
+
 HACK = Path(__file__).resolve().parent
 
 CLEAN = {
@@ -138,6 +140,25 @@ TIDY_CASES = {
     "bugprone-implicit-widening-of-multiplication-result": "unsigned long f(int n) { return n * n; }",
 }
 
+# (product, where it starts, is it one of constants?), for what check_tidy drops.
+PRODUCTS = [
+    ("f(10 * kBlockBytes);", 3, True),
+    ("x = 32 * 1024;", 5, True),
+    ("f(3 * store::kBlockBytes, n);", 3, True),
+    ("f(3 *\n  kBlockBytes);", 3, True),
+    ("x = n * kBlockBytes;", 5, False),
+    ("x = kBlockBytes * n;", 5, False),
+    ("x = kBlockBytes * run.blocks;", 5, False),
+    ("x = 2 * (3 + n) * 4;", 5, False),
+    ("f(3 *\n  n);", 3, False),
+]
+
+
+def product_is_right(text, column, constant):
+    path = check_tidy.ROOT / "product.cc"
+    check_tidy.contents[path] = (text.encode(), [])
+    return check_tidy.is_product_of_constants("product.cc", 1, column) == constant
+
 
 def run_tidy(code):
     with tempfile.TemporaryDirectory() as folder:
@@ -175,7 +196,11 @@ def main():
         if done.returncode == 0 or f"[{check}," not in done.stdout:
             failed += 1
             print(f"bites: {check} accepts: {code}\n{done.stdout}{done.stderr}")
-    print(f"bites: {len(cases) + len(TIDY_CASES)} cases, {failed} failed")
+    for product in PRODUCTS:
+        if not product_is_right(*product):
+            failed += 1
+            print(f"bites: check_tidy takes this for the wrong kind of product: {product}")
+    print(f"bites: {len(cases) + len(TIDY_CASES) + len(PRODUCTS)} cases, {failed} failed")
     sys.exit(1 if failed else 0)
 
 

@@ -2,6 +2,7 @@
 // incarnation of the node. Included by sim_disk.h.
 #pragma once
 
+#include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_executor.h"
 
 namespace sarsen::sim {
