@@ -19,6 +19,19 @@ void SleepOperation::cancel() {
   clock_.withdraw(*this, /*resume=*/true);
 }
 
+void SleepOperation::submit(BootTime deadline) {
+  withdraw();
+  deadline_ = deadline;
+  pending_ = true;
+  clock_.submit(*this);
+}
+
+void SleepOperation::withdraw() {
+  if (!pending_) return;
+  pending_ = false;
+  clock_.withdraw(*this, /*resume=*/false);
+}
+
 SleepOperation::~SleepOperation() {
   if (pending_) clock_.withdraw(*this, /*resume=*/false);
 }

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -48,8 +49,11 @@ constexpr Duration milliseconds(std::int64_t n) {
 constexpr Duration seconds(std::int64_t n) {
   return Duration(n * 1'000'000'000);
 }
+// A time that does not come.
+inline constexpr BootTime kNever{std::numeric_limits<std::int64_t>::max()};
+// A sum that does not fit is kNever. `d` is not negative.
 constexpr BootTime operator+(BootTime t, Duration d) {
-  return BootTime(t.value + d.value);
+  return t.value > kNever.value - d.value ? kNever : BootTime(t.value + d.value);
 }
 constexpr Duration operator-(BootTime a, BootTime b) {
   return Duration(a.value - b.value);
@@ -59,6 +63,15 @@ constexpr Duration operator*(Duration d, std::int64_t n) {
 }
 
 class Clock;
+
+// What runs when a Timer (timer.h) fires: in the clock's loop, so it must not resume a coroutine.
+class TimerHook {
+ public:
+  virtual void on_timer() = 0;
+
+ protected:
+  ~TimerHook() = default;
+};
 
 // co_await gives true when the time came, false when cancel() came first.
 class SleepOperation : public ListNode {
@@ -76,16 +89,28 @@ class SleepOperation : public ListNode {
 
   // For implementations of Clock.
   BootTime deadline() const { return deadline_; }
+  // Gives what to resume. The last thing that an implementation does with a submitted operation:
+  // its owner may destroy it from then on, or submit it again.
   std::coroutine_handle<> finish() {
     pending_ = false;
-    return waiter_;
+    if (hook_ == nullptr) return waiter_;
+    hook_->on_timer();
+    return std::noop_coroutine();
   }
   std::uint64_t scratch = 0;
+
+ protected:
+  // For Timer: calls `hook` where others resume a waiter.
+  SleepOperation(Clock& clock, TimerHook& hook) : clock_(clock), deadline_(kNever), hook_(&hook) {}
+  bool pending() const { return pending_; }
+  void submit(BootTime deadline);
+  void withdraw();
 
  private:
   Clock& clock_;
   BootTime deadline_;
   std::coroutine_handle<> waiter_;
+  TimerHook* hook_ = nullptr;
   bool pending_ = false;
   bool cancelled_ = false;
 };

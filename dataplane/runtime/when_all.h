@@ -10,6 +10,7 @@
 // size.
 #pragma once
 
+#include <coroutine>
 #include <cstddef>
 #include <tuple>
 #include <type_traits>
@@ -25,29 +26,30 @@ namespace sarsen {
 
 namespace when_all_internal {
 
-// Awaited once: `start` starts `count` tasks with this observer; resumes when all have ended.
-template <typename Start>
-class Join final : public TaskObserver {
+// Counts the tasks that run; resumes the waiter when all have ended.
+class Countdown : public TaskObserver {
  public:
-  Join(Executor& executor, std::size_t count, Start start)
-      : executor_(executor), running_(count + 1), start_(start) {}
+  Countdown(const Countdown&) = delete;
+  Countdown& operator=(const Countdown&) = delete;
 
-  bool await_ready() const { return false; }
-  bool await_suspend(std::coroutine_handle<> waiter) {
+ protected:
+  explicit Countdown(Executor& executor) : executor_(executor) {}
+  ~Countdown() = default;
+  // `start` starts `count` tasks with this observer. False when all of them ended at once.
+  template <typename Start>
+  bool suspend(std::coroutine_handle<> waiter, std::size_t count, Start start) {
     waiter_ = waiter;
-    start_(*this);
-    // The count of one that is ours kept the tasks from scheduling us while we were still here.
+    running_ = count + 1;  // the one that is ours keeps the tasks from scheduling us while here
+    start();
     return --running_ != 0;
-  }
-  void await_resume() const {}
-  void task_finished() noexcept override {
-    if (--running_ == 0) executor_.schedule(waiter_);
   }
 
  private:
+  void task_finished() noexcept final {
+    if (--running_ == 0) executor_.schedule(waiter_);
+  }
   Executor& executor_;
-  std::size_t running_;
-  Start start_;
+  std::size_t running_ = 0;
   std::coroutine_handle<> waiter_;
 };
 
@@ -63,40 +65,66 @@ Value<T> take(Task<T>& task) {
   }
 }
 
+template <typename... T>
+class [[nodiscard]] Tuple final : public Countdown {
+ public:
+  Tuple(Executor& executor, Task<T>... tasks) : Countdown(executor), tasks_(std::move(tasks)...) {}
+
+  bool await_ready() const { return false; }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    return suspend(waiter, sizeof...(T), [this] {
+      std::apply([this](auto&... task) { (task.start(*this), ...); }, tasks_);
+    });
+  }
+  auto await_resume() {
+    if constexpr (!(std::is_void_v<T> && ...)) {
+      return std::apply([](auto&... task) { return std::tuple<Value<T>...>(take(task)...); },
+                        tasks_);
+    }
+  }
+
+ private:
+  std::tuple<Task<T>...> tasks_;
+};
+
+template <typename T>
+class [[nodiscard]] Vector final : public Countdown {
+ public:
+  Vector(Executor& executor, std::vector<Task<T>> tasks)
+      : Countdown(executor), tasks_(std::move(tasks)) {}
+
+  bool await_ready() const { return tasks_.empty(); }
+  bool await_suspend(std::coroutine_handle<> waiter) {
+    return suspend(waiter, tasks_.size(), [this] {
+      for (Task<T>& task : tasks_) task.start(*this);
+    });
+  }
+  auto await_resume() {
+    if constexpr (!std::is_void_v<T>) {
+      std::vector<T> values;
+      values.reserve(tasks_.size());
+      for (Task<T>& task : tasks_) values.push_back(task.take());
+      return values;
+    }
+  }
+
+ private:
+  std::vector<Task<T>> tasks_;
+};
+
 }  // namespace when_all_internal
 
+// co_await gives a tuple of the values in the order of the tasks.
 template <typename... T>
-  requires(sizeof...(T) > 0 && !(std::is_void_v<T> && ...))
-Task<std::tuple<when_all_internal::Value<T>...>> when_all(Executor& executor, Task<T>... tasks) {
-  co_await when_all_internal::Join(executor, sizeof...(T),
-                                   [&](TaskObserver& observer) { (tasks.start(observer), ...); });
-  co_return std::tuple<when_all_internal::Value<T>...>(when_all_internal::take(tasks)...);
+  requires(sizeof...(T) > 0)
+when_all_internal::Tuple<T...> when_all(Executor& executor, Task<T>... tasks) {
+  return {executor, std::move(tasks)...};
 }
 
-template <typename... T>
-  requires(sizeof...(T) > 0 && (std::is_void_v<T> && ...))
-Task<void> when_all(Executor& executor, Task<T>... tasks) {
-  co_await when_all_internal::Join(executor, sizeof...(T),
-                                   [&](TaskObserver& observer) { (tasks.start(observer), ...); });
-}
-
-// Values in the order of the tasks.
+// co_await gives a vector of the values in the order of the tasks.
 template <typename T>
-  requires(!std::is_void_v<T>)
-Task<std::vector<T>> when_all(Executor& executor, std::vector<Task<T>> tasks) {
-  co_await when_all_internal::Join(executor, tasks.size(), [&](TaskObserver& observer) {
-    for (Task<T>& task : tasks) task.start(observer);
-  });
-  std::vector<T> values;
-  values.reserve(tasks.size());
-  for (Task<T>& task : tasks) values.push_back(task.take());
-  co_return values;
-}
-
-inline Task<void> when_all(Executor& executor, std::vector<Task<void>> tasks) {
-  co_await when_all_internal::Join(executor, tasks.size(), [&](TaskObserver& observer) {
-    for (Task<void>& task : tasks) task.start(observer);
-  });
+when_all_internal::Vector<T> when_all(Executor& executor, std::vector<Task<T>> tasks) {
+  return {executor, std::move(tasks)};
 }
 
 // The first error among results, in their order, or success.
