@@ -206,6 +206,11 @@ TEST_F(JournalTest, goes_around_a_block_that_cannot_be_read) {
   EXPECT_EQ(ids(recover()), range(1, 10));
 }
 
+Task<std::vector<Result<JournalReceipt>>> all_of(Executor* executor,
+                                                 std::vector<Task<Result<JournalReceipt>>> tasks) {
+  co_return co_await when_all(*executor, std::move(tasks));
+}
+
 // Records of one turn share a group, one header, one device write.
 TEST_F(JournalTest, appends_of_one_turn_share_a_group) {
   start();
@@ -213,7 +218,7 @@ TEST_F(JournalTest, appends_of_one_turn_share_a_group) {
   for (std::uint64_t id = 1; id <= 5; ++id) {
     tasks.push_back(append_one(&journal_->writer, id, data_of(id, 1)));
   }
-  for (const auto& result : run(when_all(node.env().executor, std::move(tasks)))) {
+  for (const auto& result : run(all_of(&node.env().executor, std::move(tasks)))) {
     EXPECT_TRUE(result);
   }
   EXPECT_EQ(journal_->writer.groups_written(), 1u);
