@@ -1,0 +1,120 @@
+// One NBD connection: handshake, then requests until the client goes.
+//
+// Requests run at the same time and are answered in the order in which they finish. A reader starts
+// them, each runs as a coroutine, a writer sends what is finished, many replies in one send.
+//
+// Lifecycle  run() once; it returns when the connection is closed and no request is in flight.
+//            shut_down() lets requests in flight end, refuses new ones, then closes. abort()
+//            closes.
+// Shard      The server's.
+// Owns       The connection. Borrows everything else, which outlives run().
+// Bounded    A request takes a slot before it is read and bytes (its own budget, then the server's)
+//            before its payload is; both come back when its reply was sent or dropped. So a client
+//            that sends much or takes little waits for itself, and no longer than its deadline:
+//            check_progress() ends a connection that holds memory and moves no data.
+// Errors     run() says why the connection ended; no error when the client said goodbye.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "dataplane/base/intrusive_list.h"
+#include "dataplane/base/result.h"
+#include "dataplane/base/units.h"
+#include "dataplane/blockd/nbd/nbd_export.h"
+#include "dataplane/blockd/nbd/nbd_handshake.h"
+#include "dataplane/blockd/nbd/nbd_reply.h"
+#include "dataplane/blockd/nbd/nbd_request.h"
+#include "dataplane/runtime/condition.h"
+#include "dataplane/runtime/env.h"
+#include "dataplane/runtime/gate.h"
+#include "dataplane/runtime/queue.h"
+#include "dataplane/runtime/scope.h"
+#include "dataplane/runtime/semaphore.h"
+#include "dataplane/runtime/task.h"
+#include "dataplane/wire/buffered_receiver.h"
+
+namespace sarsen::nbd {
+
+struct SessionLimits {
+  std::uint32_t requests_in_flight_max = 128;
+  // At least kPayloadBytesMax, so that every request can run.
+  std::uint64_t bytes_in_flight_max = 40 * kMiB;
+  std::size_t receive_buffer_bytes = 128 * kKiB;
+  std::uint32_t options_max = 4096;
+  // For the whole handshake.
+  Duration handshake_max = seconds(30);
+  // A payload or a reply of n bytes must pass within stall_max + n / bytes_per_second_min.
+  Duration stall_max = seconds(60);
+  std::uint64_t bytes_per_second_min = kMiB;
+};
+
+class Session final : public ListNode {
+ public:
+  // `server_bytes` is the budget that all sessions share.
+  Session(const Env& env, Exports& exports, SessionLimits limits, Semaphore& server_bytes,
+          std::unique_ptr<Connection> connection);
+
+  Task<Result<void>> run();
+  void shut_down();
+  void abort() { connection_->close(); }
+  // Ends the session when the client has missed a deadline. To be called now and then.
+  void check_progress();
+
+  std::uint64_t requests_done() const { return requests_done_; }
+
+ private:
+  // What a request holds from before its payload is read until its reply has left.
+  struct Held {
+    Units slot;
+    Units bytes;
+    Units server_bytes;
+  };
+  struct Outgoing {
+    Reply reply;
+    Held held;
+  };
+
+  Task<Result<bool>> shake_hands();
+  Task<Result<HandshakeStep>> next_option();
+  Task<Result<void>> read_requests();
+  Task<Result<void>> start(Request request, Held held);
+  Task<Result<void>> refuse(Request request, Held held, Judgement judgement);
+  Task<Result<Buffer>> prepare_buffer(Request request, Held* held);
+  Task<void> execute(Request request, Buffer data, Held held, Gate::Holder running);
+  Task<Reply> perform(Request request, Buffer data);
+  Task<Reply> perform_read(Request request, Buffer data);
+  Task<Reply> perform_status(Request request);
+  Task<void> write_replies();
+  Task<void> close_when_drained();
+  Task<Result<void>> send(std::span<const std::span<const std::byte>> pieces);
+  void post(Reply reply, Held held);
+  Reply outcome(const Request& request, const Result<void>& result) const;
+  BootTime deadline_for(std::uint64_t bytes) const;
+
+  const Env& env_;
+  const SessionLimits limits_;
+  Semaphore& server_bytes_;
+  std::unique_ptr<Connection> connection_;
+  wire::BufferedReceiver receiver_;
+  Handshake handshake_;
+  Negotiated negotiated_;
+
+  Semaphore slots_;
+  Semaphore bytes_;
+  Gate running_;             // requests that a target works on
+  Queue<Outgoing> replies_;  // room for every slot: a push never waits
+  std::uint64_t replies_unsent_ = 0;
+  Condition reply_left_;
+  std::uint64_t requests_done_ = 0;
+  bool serving_ = false;
+  std::optional<BootTime> receive_deadline_;
+  std::optional<BootTime> send_deadline_;
+  bool too_slow_ = false;
+  Scope scope_;
+};
+
+}  // namespace sarsen::nbd
