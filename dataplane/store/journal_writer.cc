@@ -168,7 +168,7 @@ Result<void> JournalWriter::submit_group(const Selection& selection) {
   if (env_.faults.planted("journal.ack_before_durable")) {
     while (!submitted.members.empty()) submitted.members.pop_front().done.set();
   }
-  scope_.spawn(write_group(submitted));
+  scope_.spawn(write_group(&submitted));
   return {};
 }
 
@@ -227,7 +227,8 @@ void JournalWriter::build(Group& group, const Selection& selection) {
   ++groups_written_;
 }
 
-Task<void> JournalWriter::write_group(Group& group) {
+Task<void> JournalWriter::write_group(Group* submitted) {
+  Group& group = *submitted;  // in in_flight_ until it is finished
   const auto bytes = group.buffer.span(0, group.bytes);
   Result<void> written;
   if (env_.faults.planted("journal.write_without_flush")) {

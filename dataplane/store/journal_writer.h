@@ -99,7 +99,7 @@ class JournalWriter {
 
   Task<void> pump();
   Task<void> seal_when_idle();
-  Task<void> write_group(Group& group);
+  Task<void> write_group(Group* submitted);
   Task<Result<void>> open_segment();
   bool work_is_ready() const;
   Selection select(std::uint32_t blocks_available) const;

@@ -173,7 +173,7 @@ TEST(JournalFormat, decodes_what_it_encoded) {
   for (const auto& record : echo) echo_bytes += encoded_record_bytes(record);
   GroupHeader header = sample_header();
   header.header_blocks = group_header_blocks(bytes, echo_bytes);
-  std::vector<std::byte> part(header.header_blocks * kBlockBytes);
+  std::vector<std::byte> part(std::size_t{header.header_blocks} * kBlockBytes);
   const auto checksum = encode_group(header, records, echo, kSalt, part);
 
   const auto group = decode_group(part, kSalt, header.device, header.segment, header.position);

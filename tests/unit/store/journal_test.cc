@@ -58,7 +58,7 @@ class JournalTest : public StoreFixture {
   }
 
   std::vector<std::byte> data_of(std::uint64_t id, std::uint32_t blocks) const {
-    std::vector<std::byte> data(blocks * kBlockBytes);
+    std::vector<std::byte> data(std::size_t{blocks} * kBlockBytes);
     Rng rng(id);
     for (std::byte& byte : data) byte = static_cast<std::byte>(rng.next());
     return data;

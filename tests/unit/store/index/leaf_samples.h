@@ -60,11 +60,11 @@ inline Extent any_extent(Rng& rng, std::uint32_t first, std::uint32_t count,
   extent.change_generation = rng.chance(0.5) ? 0 : any_number(rng);
   auto options = std::make_shared<ExtentOptions>();
   if (rng.chance(option_chance)) {
-    options->compression =
-        Compression{.codec = static_cast<std::uint8_t>(rng.between(1, 255)),
-                    .stored_bytes = static_cast<std::uint32_t>(rng.between(1, count * kBlockBytes)),
-                    .unit_blocks = static_cast<std::uint8_t>(count),
-                    .unit_offset = 0};
+    options->compression = Compression{.codec = static_cast<std::uint8_t>(rng.between(1, 255)),
+                                       .stored_bytes = static_cast<std::uint32_t>(
+                                           rng.between(1, std::uint64_t{count} * kBlockBytes)),
+                                       .unit_blocks = static_cast<std::uint8_t>(count),
+                                       .unit_offset = 0};
   }
   if (rng.chance(option_chance)) options->encryption = Encryption{any_number(rng), {}};
   if (extent.shared && rng.chance(0.5)) options->reference = any_number(rng);
