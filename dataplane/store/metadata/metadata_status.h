@@ -1,0 +1,29 @@
+// RocksDB's answers as our errors, and the names that MetadataDb and its helpers share.
+#pragma once
+
+#include <string>
+
+#include <rocksdb/status.h>
+
+#include "dataplane/store/metadata/metadata_error.h"
+
+namespace sarsen {
+
+inline constexpr const char* kMetadataDbName = "db";
+
+inline Error error_of(const rocksdb::Status& status) {
+  if (status.IsNoSpace()) return make_error(MetadataError::no_space, status.ToString());
+  if (status.IsCorruption()) return make_error(MetadataError::corrupt, status.ToString());
+  if (status.IsNotFound()) return make_error(MetadataError::not_found, status.ToString());
+  if (status.IsInvalidArgument() || status.IsNotSupported()) {
+    return make_error(MetadataError::bad_request, status.ToString());
+  }
+  return make_error(MetadataError::device_failed, status.ToString());
+}
+
+inline Result<void> result_of(const rocksdb::Status& status) {
+  if (status.ok()) return {};
+  return fail(error_of(status));
+}
+
+}  // namespace sarsen
