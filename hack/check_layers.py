@@ -19,7 +19,7 @@ from collections import defaultdict
 import tree
 
 LAYERS = ["base", "runtime", "wire", "store", "placement", "membership", "replica", "client",
-          "blockd", "keeper", "mon", "osd", "cli"]
+          "keeper", "blockd", "mon", "osd", "cli"]
 PURE = ["wire", "store", "placement", "membership", "replica", "client"]
 
 # File -> what it may do and why. An entry here is a decision; keep it rare.
