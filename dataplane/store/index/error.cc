@@ -18,6 +18,7 @@ class IndexErrors final : public ErrorCategory {
       case IndexError::not_owned: return "a device block is dropped that nobody owns";
       case IndexError::outside_lane: return "a device block is in no chunk of this lane";
       case IndexError::no_space: return "the lane has no free blocks for this";
+      case IndexError::accounting_broken: return "what is counted is not what is there";
     }
     return "unknown index error";
   }
@@ -32,7 +33,8 @@ class IndexErrors final : public ErrorCategory {
       case IndexError::value_malformed:
       case IndexError::double_owner:
       case IndexError::not_owned:
-      case IndexError::outside_lane: return ErrorClass::corrupt;
+      case IndexError::outside_lane:
+      case IndexError::accounting_broken: return ErrorClass::corrupt;
     }
     return ErrorClass::corrupt;
   }

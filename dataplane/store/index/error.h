@@ -18,6 +18,7 @@ enum class IndexError {
   not_owned,            // a block is dropped that nobody owns
   outside_lane,         // a block is in no chunk of this lane
   no_space,             // no free blocks for this purpose
+  accounting_broken,    // what is counted is not what is there
 };
 
 const ErrorCategory& index_errors();

@@ -1,11 +1,10 @@
 #include "dataplane/store/index/object_key.h"
 
-#include <algorithm>
-#include <bit>
-#include <cstring>
+#include <string_view>
 #include <tuple>
 
 #include "dataplane/base/assert.h"
+#include "dataplane/store/index/big_endian.h"
 #include "dataplane/store/index/error.h"
 
 namespace sarsen {
@@ -26,22 +25,6 @@ constexpr std::size_t kObjectNumberAt = 16;
 constexpr std::size_t kBranchAt = 24;
 constexpr std::size_t kLeafAt = 32;
 static_assert(kLeafAt + sizeof(std::uint16_t) == kLeafKeyBytes);
-
-template <std::unsigned_integral Integer>
-void store_big_endian(std::byte* to, Integer value) {
-  for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-    to[i] = static_cast<std::byte>(value >> (8 * (sizeof(Integer) - 1 - i)));
-  }
-}
-
-template <std::unsigned_integral Integer>
-Integer load_big_endian(const std::byte* from) {
-  std::uint64_t value = 0;
-  for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-    value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
-  }
-  return static_cast<Integer>(value);
-}
 
 std::string as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

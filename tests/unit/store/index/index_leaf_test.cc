@@ -97,6 +97,26 @@ TEST(IndexLeaf, keeps_corrupt_blocks_apart_until_they_are_written_again) {
   EXPECT_EQ(leaf.extents().size(), 1u) << "the repaired write is one extent again";
 }
 
+TEST(IndexLeaf, keeps_writes_apart_that_differ_in_anything) {
+  // An extent that swallowed another write would give its blocks a wrong sequence.
+  const auto extents_after = [](auto change) {
+    IndexLeaf leaf;
+    leaf.put(plain_extent(0, 2, 100));
+    Extent next = plain_extent(2, 2, 102);
+    change(next);
+    leaf.put(next);
+    return leaf.extents().size();
+  };
+  EXPECT_EQ(extents_after([](Extent&) {}), 1u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.lane_sequence = LaneSequence(9); }), 2u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.pg_epoch = PgEpoch(9); }), 2u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.pg_sequence = PgSequence(9); }), 2u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.change_generation = 9; }), 2u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.shared = true; }), 2u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.corrupt = true; }), 2u);
+  EXPECT_EQ(extents_after([](Extent& e) { e.device_block = BlockIndex(103); }), 2u);
+}
+
 TEST(IndexLeaf, drops_a_reference_where_blocks_are_shared) {
   // Freeing a shared block would take it from the clone.
   IndexLeaf leaf;
