@@ -4,6 +4,8 @@
 
 #include "dataplane/base/assert.h"
 #include "dataplane/runtime/error.h"
+#include "dataplane/runtime/timeout.h"
+#include "dataplane/runtime/timer.h"
 
 namespace sarsen::nbd {
 namespace {
@@ -82,11 +84,8 @@ Task<void> Server::watch() {
 }
 
 Task<bool> Server::pause(Duration duration) {
-  if (stopping_.cancelled()) co_return false;
-  SleepOperation sleep = env_.clock.sleep(duration);
-  CancelCallback wake(stopping_.token(), [&sleep] { sleep.cancel(); });
-  co_await sleep;
-  co_return !stopping_.cancelled();
+  const auto slept = co_await sleep_for(env_.clock, duration, stopping_.token());
+  co_return slept.has_value();
 }
 
 Task<void> Server::stop() {
@@ -95,17 +94,11 @@ Task<void> Server::stop() {
   co_await background_.join();
 
   for_each_session([](Session& session) { session.shut_down(); });
-  SleepOperation drain = env_.clock.sleep(limits_.drain_max);
-  background_.spawn(abort_after(&drain));
+  Timer give_up(env_.clock,
+                [this] { for_each_session([](Session& session) { session.abort(); }); });
+  give_up.arm(env_.clock.now() + limits_.drain_max);
   co_await connections_.join();
-  drain.cancel();
-  co_await background_.join();
   listeners_.clear();
-}
-
-// `drain` lives in stop(), which waits for this.
-Task<void> Server::abort_after(SleepOperation* drain) {
-  if (co_await *drain) for_each_session([](Session& session) { session.abort(); });
 }
 
 }  // namespace sarsen::nbd

@@ -59,7 +59,6 @@ class Server {
   Task<void> accept_connections(Listener* listener);
   Task<void> serve(std::unique_ptr<Connection> connection);
   Task<void> watch();
-  Task<void> abort_after(SleepOperation* drain);
   template <typename Visit>
   void for_each_session(Visit visit);
   // False when the server stops.
