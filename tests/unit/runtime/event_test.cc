@@ -193,16 +193,20 @@ TEST(Gate, close_waits_for_holders_and_refuses_new_ones) {
   // After stop() nothing may touch the object.
   ManualEnv world;
   Gate gate(world.executor);
-  Event go(world.executor);
+  Event first(world.executor);
+  Event second(world.executor);
   Log log;
   Scope scope(world.executor);
-  scope.spawn(work_under(&gate, &go, &log));
-  scope.spawn(work_under(&gate, &go, &log));
+  scope.spawn(work_under(&gate, &first, &log));
+  scope.spawn(work_under(&gate, &second, &log));
   scope.spawn(close_gate(&gate, &log));
-  scope.spawn(work_under(&gate, &go, &log));
+  scope.spawn(work_under(&gate, &first, &log));
   EXPECT_THAT(log, ElementsAre("runtime: the service is stopping"));
   EXPECT_EQ(gate.holders(), 2u);
-  go.set();
+  first.set();
+  world.run();
+  EXPECT_EQ(log.back(), "worked");
+  second.set();
   world.run();
   EXPECT_THAT(log, ElementsAre("runtime: the service is stopping", "worked", "worked", "closed"));
   scope.spawn(close_gate(&gate, &log));
