@@ -5,6 +5,7 @@ README    Every folder in dataplane/, tests/ and hack/ (operator/ and csi/ when 
           has a README.md, or the folder of its module has one (dataplane/store, tests/unit), that names each of them:
           `journal.h`, `journal.{h,cc}`, and with their folder from further up, `uring/reactor.h`. A name in the first
           column of a table that is no longer a file is refused too.
+          No two rows of a README start with the same cell.
           In dataplane/ it also says what the folder may include and what must not be here.
 Docs      Every .md in dataplane/docs is linked from the README.md of its folder, or of dataplane/docs.
 Links     A relative link in any .md leads to a file or folder, and its #anchor to a heading.
@@ -82,6 +83,14 @@ def check_docs(root, problems):
             problems.append(f"{path}: no README.md links to it")
 
 
+def check_rows(root, problems):
+    for path in tree.files(root, "README.md"):
+        text = (root / path).read_text(encoding="utf-8")
+        cells = [cell.strip() for cell in re.findall(r"^\|([^|]*)\|", text, re.M)]
+        twice = {cell for cell in cells if cells.count(cell) > 1 and re.search(r"[`\[]", cell)}
+        problems += [f"{path}: two rows for {cell}" for cell in sorted(twice)]
+
+
 def check_links(root, problems):
     for path in tree.files(root, ".md"):
         text = (root / path).read_text(encoding="utf-8")
@@ -101,6 +110,7 @@ def main():
     problems = []
     looked_at = check_readmes(root, problems)
     check_docs(root, problems)
+    check_rows(root, problems)
     check_links(root, problems)
     tree.finish("documents", problems, looked_at)
 

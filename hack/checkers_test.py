@@ -94,6 +94,8 @@ CASES = [
     ("documents", {"hack/README.md": "`build` [x](../dataplane/docs/invariants.md#invariants)\n"}, None),
     ("documents", {"dataplane/runtime/README.md": "`env.h`. May include x.\n"}, "must not be here"),
     ("documents", {"dataplane/runtime/README.md": "`env.h`. Not here: x.\n"}, "may include"),
+    ("documents", {"dataplane/store/README.md": CLEAN["dataplane/store/README.md"] + "| `journal.{h,cc}` | again |\n"},
+     "two rows for"),
     ("documents", {"dataplane/docs/format.md": "# Format\n"}, "no README.md links to it"),
     # invariants
     ("invariants", with_line("// I-JOURNAL-2"), "I-JOURNAL-2 is not in"),
