@@ -224,6 +224,7 @@ void SimDisk::lose_process() {
 
 void SimDisk::lose_power() {
   const std::lock_guard lock(mutex_);
+  ++power_losses_;
   settle_in_flight(/*power_lost=*/true);
   settle_cache();
   for (std::uint64_t slot = 0; slot < transfers_.size(); ++slot) {

@@ -76,6 +76,9 @@ class SimDisk final : public EventSink {
   // loops.
   void fail_after(std::uint64_t count) { io_left_ = count; }
   std::uint64_t io_count() const { return io_count_; }
+  // How often it vanished, each time losing its cache (D15).
+  std::uint64_t times_vanished() const { return times_vanished_; }
+  std::uint64_t power_losses() const { return power_losses_; }
 
   // --------------------------------------------------------------------------------- for SimNode
   void open();
@@ -150,6 +153,8 @@ class SimDisk final : public EventSink {
   MaySpoil may_spoil_;
   DiskLog* log_ = nullptr;
   std::uint64_t io_count_ = 0;
+  std::uint64_t times_vanished_ = 0;
+  std::uint64_t power_losses_ = 0;
   std::optional<std::uint64_t> io_left_;
 
   // What is broken at the moment.

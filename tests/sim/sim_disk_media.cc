@@ -255,6 +255,7 @@ std::array<std::byte, kSectorBytes> SimDisk::garbage_sector() {
 
 void SimDisk::vanish() {
   simulator_.count(FaultKind::d15_device_vanishes);
+  ++times_vanished_;
   settle_in_flight(/*power_lost=*/true);
   for (Transfer& transfer : transfers_) {
     if (transfer.operation != nullptr) transfer.device_was_lost = true;

@@ -17,7 +17,7 @@ struct SimNode::Shard {
       : executor(node.simulator_, node.place(ShardId(index)), node.rng_.split()),
         clock(node.simulator_, executor, node.rng_.split()),
         random(node.rng_.split()),
-        network(node.simulator_.network(), executor),
+        network(node.simulator_.network(), executor, clock),
         buffers(node.simulator_, node.options_.buffer_bytes_max, node.rng_.split()),
         cross_shard(*node.mailboxes_, index),
         blocking(node.simulator_, node, executor, node.rng_.split()),

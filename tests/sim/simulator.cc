@@ -156,16 +156,20 @@ void Simulator::run_at(Place place, const std::function<void()>& action) {
 bool Simulator::run_until(const std::function<bool()>& done, Duration limit) {
   const BootTime end = now_ + limit;
   while (!done()) {
-    if (now_ > end || !step()) return done();
+    if (failed() || now_ > end || !step()) return done();
   }
   return true;
 }
 
 void Simulator::run_for(Duration duration) {
-  bool over = false;
-  call_after(duration, [&over] { over = true; });
-  while (!over && step()) {
+  const auto over = std::make_shared<bool>(false);
+  call_after(duration, [over] { *over = true; });
+  while (!*over && !failed() && step()) {
   }
+}
+
+void Simulator::fail(std::string what) {
+  if (!failure_) failure_ = {std::move(what), events_run_};
 }
 
 void Simulator::crash_soon(SimNode& node) {

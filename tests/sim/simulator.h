@@ -97,11 +97,22 @@ class Simulator {
   // ------------------------------------------------------------------------------------ running
   // Runs the next event; false when there is none.
   bool step();
-  // True when `done` became true; false when events ran out or `limit` of virtual time passed.
+  // True when `done` became true; false when events ran out, `limit` of virtual time passed, or a
+  // judge failed the run.
   bool run_until(const std::function<bool()>& done, Duration limit = seconds(3600));
   void run_for(Duration duration);
   // Calls `action` now, as if an event of that place ran; see run_task.h for coroutines.
   void run_at(Place place, const std::function<void()>& action);
+
+  // ------------------------------------------------------------------------------------- verdict
+  // A judge says that the code under test broke a promise. The first one counts; runs end.
+  void fail(std::string what);
+  bool failed() const { return failure_.has_value(); }
+  struct Failure {
+    std::string what;
+    std::uint64_t event = 0;
+  };
+  const std::optional<Failure>& failure() const { return failure_; }
 
   // ------------------------------------------------------------------------------------- events
   EventToken post(Duration after, EventKind kind, Place place, EventSink& sink,
@@ -193,6 +204,7 @@ class Simulator {
   std::map<std::string, double, std::less<>> fault_points_;
   std::map<std::string, std::uint64_t, std::less<>> probes_;
   std::uint64_t planted_uses_ = 0;
+  std::optional<Failure> failure_;
   std::vector<SimNode*> doomed_;
   std::unique_ptr<HarnessCalls> calls_;
   std::unique_ptr<SimNetworkHub> network_;

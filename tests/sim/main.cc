@@ -1,0 +1,83 @@
+// sarsen_sim_run: many seeds of a workload in the simulator. hack/sim builds and calls it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tests/sim/campaign.h"
+#include "tests/sim/workloads/register_disk.h"
+
+namespace {
+
+using namespace sarsen::sim;
+
+// A workload is added here and nowhere else.
+constexpr std::array kWorkloads = {
+    WorkloadEntry{"register_disk", "the simulated device keeps the contract of Disk, and no more",
+                  FaultProfile::destructive(), make_register_disk},
+};
+
+int list_workloads() {
+  for (const WorkloadEntry& workload : kWorkloads) {
+    std::printf("%-16s %s\n", std::string(workload.name).c_str(),
+                std::string(workload.proves).c_str());
+  }
+  return 0;
+}
+
+// Which workloads a run is about: the one named, or all.
+std::vector<WorkloadEntry> chosen(const std::string& name) {
+  std::vector<WorkloadEntry> found;
+  for (const WorkloadEntry& workload : kWorkloads) {
+    if (name == "all" || name == workload.name) found.push_back(workload);
+  }
+  return found;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CampaignOptions options;
+  std::string workload_name = "all";
+  bool list = false;
+  CLI::App app{"Runs seeds of a workload in the deterministic simulator."};
+  app.add_option("--first-seed", options.first_seed, "the first seed")->capture_default_str();
+  app.add_option("--seeds", options.seeds, "how many")->capture_default_str();
+  app.add_option("--ops", options.operations, "operations per seed")->capture_default_str();
+  app.add_option("--workload", workload_name, "one of --list, or all")->capture_default_str();
+  app.add_option("--planted", options.planted, "the planted bug to switch on");
+  app.add_option("--double-run-percent", options.double_run_percent,
+                 "of the seeds, run twice and compared")
+      ->capture_default_str();
+  app.add_option("--processes", options.processes, "at once")->capture_default_str();
+  app.add_option("--seed-seconds", options.seed_seconds_max, "real time that a seed may take")
+      ->capture_default_str();
+  app.add_option("--trace", options.trace_path, "with one seed: a file for every event");
+  app.add_option("--commit", options.commit, "for the line that repeats a failure");
+  app.add_flag("--stop-at-first-failure", options.stop_at_first_failure);
+  app.add_flag("--quiet", options.quiet, "no progress");
+  app.add_flag("--list", list, "name the workloads");
+  CLI11_PARSE(app, argc, argv);
+  if (list) return list_workloads();
+
+  const std::vector<WorkloadEntry> workloads = chosen(workload_name);
+  if (workloads.empty()) {
+    std::fprintf(stderr, "sim: no workload '%s'; --list names them\n", workload_name.c_str());
+    return 2;
+  }
+  std::uint64_t passed = 0;
+  std::uint64_t failed = 0;
+  for (const WorkloadEntry& workload : workloads) {
+    std::printf("%s: %s\n", std::string(workload.name).c_str(),
+                std::string(workload.proves).c_str());
+    std::fflush(stdout);
+    const CampaignTotals totals = run_campaign(workload, options);
+    print_totals(workload, totals);
+    passed += totals.passed;
+    failed += totals.failed;
+  }
+  std::printf("%lu passed, %lu failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
