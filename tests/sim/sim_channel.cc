@@ -84,7 +84,8 @@ void SimChannel::on_event(std::uint64_t argument) {
     arrive(side);
   } else {
     end.unreceived -= std::exchange(end.given_back, 0);
-    wake(end.sender);
+    // An earlier event may have taken what this one was for.
+    if (can_send(side)) wake(end.sender);
   }
 }
 

@@ -3,6 +3,10 @@
 #include "dataplane/base/assert.h"
 
 namespace sarsen::sim {
+namespace {
+// So that time passes even for coroutines that only yield to each other.
+constexpr std::int64_t kTurnNs = 100;
+}  // namespace
 
 void SimExecutor::schedule(std::coroutine_handle<> handle) {
   if (stopped_) return;  // a destructor of a frame that dies in a crash
@@ -24,7 +28,7 @@ void SimExecutor::deliver(std::coroutine_handle<> handle) {
 
 void SimExecutor::post_turn() {
   const auto cost_max = static_cast<std::uint64_t>(simulator_.swarm().turn_cost_max.value);
-  Duration after(static_cast<std::int64_t>(rng_.below(cost_max + 1)));
+  Duration after(kTurnNs + static_cast<std::int64_t>(rng_.below(cost_max + 1)));
   if (paused()) after = paused_until_ - simulator_.now();
   turn_ = simulator_.post(after, EventKind::turn, place_, *this);
 }

@@ -71,7 +71,8 @@ struct Swarm {
   std::array<double, kFaultKinds> rates{};
   // Whether a completion resumes its waiter at once or through the run queue; both are legal.
   bool inline_resumption = false;
-  // What a coroutine's turn costs at most; 0 in half of the seeds.
+  // What a coroutine's turn costs at most, beside a little that it always costs; 0 in half of the
+  // seeds.
   Duration turn_cost_max;
 
   double rate(FaultKind kind) const { return rates[index_of(kind)]; }

@@ -14,7 +14,7 @@ namespace {
 
 // Few, so that writes meet each other.
 constexpr std::uint64_t kBlocks = 96;
-constexpr std::uint64_t kBlocksMax = 12;  // of one operation
+constexpr std::uint64_t kBlocksMax = 12;       // of one operation
 constexpr std::uint64_t kBlocksDiscarded = 8;  // a power of two
 constexpr int kClients = 6;
 
