@@ -44,7 +44,7 @@ JournalWriter::JournalWriter(Env& env, Disk& disk, SegmentPool& pool, Superblock
       limits_(limits),
       segment_blocks_(static_cast<std::uint32_t>(superblock_.geometry.segment_bytes / kBlockBytes)),
       work_(env.executor),
-      progress_(env.executor),
+      rolled_(env.executor),
       active_(env.executor),
       gate_(env.executor),
       scope_(env.executor) {}
@@ -92,7 +92,7 @@ Task<void> JournalWriter::pump() {
         previous_group_count_ = group_index_;
         open_.reset();
       }
-      progress_.notify_all();
+      rolled_.notify_all();
       continue;
     }
     Selection selection = select(open_ ? segment_blocks_ - position_ : 0);
@@ -117,7 +117,7 @@ Task<void> JournalWriter::pump() {
       break;
     }
   }
-  progress_.notify_all();
+  rolled_.notify_all();
 }
 
 Task<Result<void>> JournalWriter::open_segment() {
@@ -265,7 +265,6 @@ void JournalWriter::complete_prefix() {
       member.done.set();
     }
     in_flight_.pop_front();
-    progress_.notify_all();
   }
 }
 
@@ -281,7 +280,7 @@ void JournalWriter::fail_all(Error error) {
   for (auto& group : in_flight_) fail_members(group->members);
   fail_members(pending_);
   work_.notify_one();
-  progress_.notify_all();
+  rolled_.notify_all();
 }
 
 Task<void> JournalWriter::seal_when_idle() {
@@ -307,22 +306,7 @@ Task<Result<void>> JournalWriter::roll() {
   if (!open_ && pending_.empty()) co_return Result<void>{};
   roll_wanted_ = true;
   work_.notify_one();
-  co_await progress_.wait_until([this] { return !roll_wanted_ || failure_; });
-  if (failure_) co_return fail(*failure_);
-  co_return Result<void>{};
-}
-
-Task<Result<void>> JournalWriter::make_evident() {
-  auto hold = gate_.hold();
-  if (!hold) co_return fail(make_error(StoreError::stopping));
-  const JournalLsn target = durable_upto_;
-  while (!failure_ && recorded_durable_upto_ < target) {
-    if (in_flight_.empty() && pending_.empty() && !seal_wanted_) {
-      seal_wanted_ = true;
-      work_.notify_one();
-    }
-    co_await progress_.wait();
-  }
+  co_await rolled_.wait_until([this] { return !roll_wanted_ || failure_; });
   if (failure_) co_return fail(*failure_);
   co_return Result<void>{};
 }

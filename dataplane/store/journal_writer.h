@@ -72,9 +72,6 @@ class JournalWriter {
   // blocks) stays valid until it completes. `tag` goes to the observer.
   Task<Result<JournalReceipt>> append(JournalRecord record, std::span<const std::byte> data,
                                       std::uint64_t tag = 0);
-  // Everything durable now is also named by a durable_upto on stable media when it completes: from
-  // then on rot of it is told from a torn tail.
-  Task<Result<void>> make_evident();
   // Closes the open segment when it holds anything, so that it can be destaged.
   Task<Result<void>> roll();
   Task<void> stop();
@@ -138,7 +135,7 @@ class JournalWriter {
   IntrusiveList<Pending> pending_;
   std::deque<std::unique_ptr<Group>> in_flight_;
   Condition work_;
-  Condition progress_;  // of roll() and make_evident()
+  Condition rolled_;
   Event active_;
   Gate gate_;
   Scope scope_;

@@ -1,6 +1,7 @@
 #include "dataplane/store/overlay.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace sarsen {
 namespace {
@@ -83,24 +84,30 @@ void Overlay::remove_object(const ObjectKey& object, LaneSequence sequence, Over
   }
 }
 
-void Overlay::destaged(const ObjectKey& object, std::uint32_t block, LaneSequence sequence,
-                       bool reservation_used, OverlayDrop& drop) {
+PendingBlock* Overlay::entry_of(const ObjectKey& object, std::uint32_t block) {
   const auto leaf = leaves_.find(key_of(object, block));
-  if (leaf == leaves_.end()) return;
-  const auto index = static_cast<std::uint8_t>(block % kLeafBlocks);
-  const auto entry = std::find_if(leaf->second.begin(), leaf->second.end(),
-                                  [&](const Entry& e) { return e.index == index; });
-  if (entry == leaf->second.end()) return;
-  PendingBlock& pending = entry->pending;
-  if (pending.sequence == sequence) {
-    if (pending.reserved && !reservation_used) ++drop.reservations;
-    leaf->second.erase(entry);
-    --block_count_;
-    if (leaf->second.empty()) leaves_.erase(leaf);
-  } else if (reservation_used) {
-    // A newer write is pending; its home exists now.
-    pending.reserved = false;
+  if (leaf == leaves_.end()) return nullptr;
+  for (Entry& entry : leaf->second) {
+    if (entry.index == block % kLeafBlocks) return &entry.pending;
   }
+  return nullptr;
+}
+
+bool Overlay::take_reservation(const ObjectKey& object, std::uint32_t block) {
+  PendingBlock* pending = entry_of(object, block);
+  return pending != nullptr && std::exchange(pending->reserved, false);
+}
+
+void Overlay::destaged(const ObjectKey& object, std::uint32_t block, LaneSequence sequence,
+                       OverlayDrop& drop) {
+  const PendingBlock* pending = entry_of(object, block);
+  if (pending == nullptr || pending->sequence != sequence) return;
+  if (pending->reserved) ++drop.reservations;
+  const auto leaf = leaves_.find(key_of(object, block));
+  const auto is_block = [&](const Entry& entry) { return entry.index == block % kLeafBlocks; };
+  leaf->second.erase(std::find_if(leaf->second.begin(), leaf->second.end(), is_block));
+  --block_count_;
+  if (leaf->second.empty()) leaves_.erase(leaf);
 }
 
 void Overlay::removal_destaged(const ObjectKey& object, LaneSequence sequence) {

@@ -56,10 +56,11 @@ class Overlay {
   void put(const ObjectKey& object, std::uint32_t block, PendingBlock pending, OverlayDrop& drop);
   // Everything older of the object goes; its blocks read as zeros unless written later.
   void remove_object(const ObjectKey& object, LaneSequence sequence, OverlayDrop& drop);
-  // The index now holds the block as of `sequence`. When `home_reserved_used`, its reservation was
-  // consumed by an allocation.
+  // The destager takes over the block's reservation, if there is one.
+  bool take_reservation(const ObjectKey& object, std::uint32_t block);
+  // The index now holds the block as of `sequence`; a newer pending version stays.
   void destaged(const ObjectKey& object, std::uint32_t block, LaneSequence sequence,
-                bool reservation_used, OverlayDrop& drop);
+                OverlayDrop& drop);
   void removal_destaged(const ObjectKey& object, LaneSequence sequence);
 
   std::size_t block_count() const { return block_count_; }
@@ -72,6 +73,7 @@ class Overlay {
   };
   using Leaf = absl::InlinedVector<Entry, 1>;
   static LeafKey key_of(const ObjectKey& object, std::uint32_t block);
+  PendingBlock* entry_of(const ObjectKey& object, std::uint32_t block);
 
   absl::flat_hash_map<LeafKey, Leaf, std::hash<LeafKey>> leaves_;
   absl::flat_hash_map<ObjectKey, LaneSequence, std::hash<ObjectKey>> removals_;

@@ -40,7 +40,7 @@ struct StoreLimits {
   std::uint64_t leaf_cache_bytes = 64 * kMiB;
   std::uint64_t metadata_cache_bytes = 32 * kMiB;
   // Settled segments that are destaged together; more of them coalesce more.
-  std::uint32_t destage_segments_max = 4;
+  std::uint32_t destage_segments_max = 2;
   // Destaging begins when this share of the segments (in percent) is used, and at once when idle.
   std::uint32_t destage_start_percent = 30;
   // The index is flushed when this share of the segments waits for it.

@@ -48,18 +48,20 @@ TEST(Overlay, holds_one_reservation_for_a_block) {
   EXPECT_EQ(drop.reservations, 1u);
   overlay.put(kObject, 0, pending(3, PendingKind::zero), drop);
   EXPECT_EQ(drop.reservations, 1u);
-  overlay.destaged(kObject, 0, LaneSequence(3), false, drop);
+  overlay.destaged(kObject, 0, LaneSequence(3), drop);
   EXPECT_EQ(drop.reservations, 2u);
   EXPECT_TRUE(overlay.empty());
 }
 
-// While one version is destaged a newer one arrives: it must stay, without the used reservation.
+// While one version is destaged a newer one arrives: it must stay; the reservation went to the
+// home.
 TEST(Overlay, a_destaged_version_leaves_a_newer_one_alone) {
   Overlay overlay;
   OverlayDrop drop;
   overlay.put(kObject, 0, pending(1, PendingKind::journal, true), drop);
+  EXPECT_TRUE(overlay.take_reservation(kObject, 0));
   overlay.put(kObject, 0, pending(2), drop);
-  overlay.destaged(kObject, 0, LaneSequence(1), true, drop);
+  overlay.destaged(kObject, 0, LaneSequence(1), drop);
   EXPECT_EQ(overlay.find(kObject, 0)->sequence, LaneSequence(2));
   EXPECT_FALSE(overlay.find(kObject, 0)->reserved);
   EXPECT_EQ(drop.reservations, 0u);

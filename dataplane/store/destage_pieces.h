@@ -1,0 +1,50 @@
+// Journal data of a destage batch in memory, found by device block.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "dataplane/base/crc32c.h"
+#include "dataplane/runtime/env.h"
+#include "dataplane/store/destager.h"
+
+namespace sarsen {
+
+struct Destager::Pieces {
+  struct Piece {
+    BlockIndex start;
+    std::uint32_t blocks = 0;
+    Buffer data;
+    std::vector<bool> bad;  // blocks that could not be read
+  };
+
+  void add(Piece piece) { list.push_back(std::move(piece)); }
+  // After the last add(), before the first look.
+  void sort() {
+    std::sort(list.begin(), list.end(),
+              [](const Piece& a, const Piece& b) { return a.start < b.start; });
+  }
+  std::span<const std::byte> block(BlockIndex source) const {
+    const Piece& piece = of(source);
+    return piece.data.span((source.value - piece.start.value) * kBlockBytes, kBlockBytes);
+  }
+  bool is_good(BlockIndex source, std::uint32_t checksum) const {
+    const Piece& piece = of(source);
+    return !piece.bad[source.value - piece.start.value] && crc32c(block(source)) == checksum;
+  }
+
+ private:
+  const Piece& of(BlockIndex source) const {
+    auto after = std::upper_bound(list.begin(), list.end(), source,
+                                  [](BlockIndex s, const Piece& p) { return s < p.start; });
+    SARSEN_ASSERT(after != list.begin(), "every planned block was read");
+    const Piece& piece = *--after;
+    SARSEN_ASSERT(source.value - piece.start.value < piece.blocks, "every planned block was read");
+    return piece;
+  }
+  std::vector<Piece> list;
+};
+
+}  // namespace sarsen

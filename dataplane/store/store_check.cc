@@ -1,0 +1,137 @@
+#include "dataplane/store/store_check.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "dataplane/store/error.h"
+#include "dataplane/store/index/index_leaf_codec.h"
+
+namespace sarsen {
+namespace {
+
+constexpr std::size_t kScrubPageLeaves = 256;
+constexpr std::size_t kCorruptListed = 16;
+
+struct IndexPage {
+  std::vector<std::pair<LeafKey, IndexLeaf>> leaves;
+  std::string next;  // empty at the end
+};
+
+// On a thread of the pool.
+Result<IndexPage> read_page(const MetadataDb& db, const std::string& from, std::size_t leaves_max) {
+  IndexPage page;
+  auto cursor = db.cursor(MetadataFamily::index, from, {});
+  for (; cursor.valid(); cursor.next()) {
+    if (page.leaves.size() == leaves_max) {
+      page.next = std::string(cursor.key());
+      return page;
+    }
+    const auto key_bytes = std::as_bytes(std::span(cursor.key()));
+    auto key = decode_leaf_key(key_bytes);
+    if (!key) return fail(make_error(StoreError::corrupt_index, key.error().message()));
+    auto leaf = decode_leaf(std::as_bytes(std::span(cursor.value())), key_bytes);
+    if (!leaf) return fail(make_error(StoreError::corrupt_index, leaf.error().message()));
+    page.leaves.emplace_back(*key, *std::move(leaf));
+  }
+  if (auto status = cursor.status(); !status) {
+    return fail(make_error(StoreError::corrupt_index, status.error().message()));
+  }
+  return page;
+}
+
+std::string name_of(const ObjectKey& object) {
+  return "pool " + std::to_string(object.pool.value) + " family " + std::to_string(object.family) +
+         " branch " + std::to_string(object.branch) + " object " +
+         std::to_string(object.object_number);
+}
+
+}  // namespace
+
+Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader) {
+  ScrubReport report;
+  auto buffer = state.env.buffers.allocate(std::size_t{kLeafBlocks} * kBlockBytes);
+  if (!buffer) co_return fail(buffer.error());
+  std::string from;
+  do {
+    MetadataDb& db = *state.db;
+    auto page =
+        co_await state.env.blocking.run([&] { return read_page(db, from, kScrubPageLeaves); });
+    if (!page) co_return fail(page.error());
+    for (const auto& [key, leaf] : page->leaves) {
+      // Through the ordinary read path: a block that was overwritten meanwhile is verified as it
+      // is.
+      auto outcome = co_await reader.read(key.object, key.leaf * kLeafBlocks, buffer->span());
+      if (!outcome) co_return fail(outcome.error());
+      report.blocks_checked += leaf.mapped_blocks();
+      report.corrupt_found += outcome->corrupt_blocks.size();
+      for (const std::uint32_t block : outcome->corrupt_blocks) {
+        if (report.corrupt.size() < kCorruptListed) report.corrupt.emplace_back(key.object, block);
+      }
+    }
+    from = page->next;
+  } while (!from.empty());
+  co_return report;
+}
+
+SpaceAccount space_account(const StoreState& state) {
+  const std::uint64_t per_chunk = state.superblock.geometry.blocks_per_chunk();
+  SpaceAccount account;
+  account.total_blocks = state.superblock.geometry.chunk_count * per_chunk;
+  const TableStats table = state.table->stats();
+  account.metadata_blocks = table.chunks_metadata * per_chunk;
+  account.unassigned_blocks = table.chunks_free * per_chunk;
+  for (const Lane& lane : state.lanes) {
+    const AllocatorAccount blocks = lane.allocator.account();
+    account.data_blocks += blocks.owned + blocks.pending;
+    account.quarantined_blocks += blocks.quarantined;
+    account.free_blocks += blocks.free;
+    account.reserved_blocks += blocks.reserved;
+  }
+  return account;
+}
+
+Task<Result<SpaceAccount>> audit_store(StoreState& state) {
+  std::set<std::uint64_t> owned;
+  std::string problem;
+  std::string from;
+  do {
+    MetadataDb& db = *state.db;
+    auto page =
+        co_await state.env.blocking.run([&] { return read_page(db, from, kScrubPageLeaves); });
+    if (!page) co_return fail(page.error());
+    for (const auto& [key, leaf] : page->leaves) {
+      for (const Extent& extent : leaf.extents()) {
+        const DeviceRun run = extent.stored_run();
+        for (std::uint32_t i = 0; i < run.blocks; ++i) {
+          if (!owned.insert(run.start.value + i).second && !extent.shared && problem.empty()) {
+            problem = "device block " + std::to_string(run.start.value + i) +
+                      " has two owners, one is " + name_of(key.object);
+          }
+        }
+      }
+    }
+    from = page->next;
+  } while (!from.empty());
+
+  std::uint64_t allocator_owned = 0;
+  for (const Lane& lane : state.lanes) {
+    allocator_owned += lane.allocator.account().owned;
+    if (auto valid = lane.allocator.validate(); !valid) problem = valid.error().message();
+  }
+  if (problem.empty() && allocator_owned != owned.size()) {
+    problem = "the index names " + std::to_string(owned.size()) + " blocks, the allocators own " +
+              std::to_string(allocator_owned);
+  }
+  const SpaceAccount account = space_account(state);
+  const std::uint64_t sum = account.data_blocks + account.quarantined_blocks + account.free_blocks +
+                            account.metadata_blocks + account.unassigned_blocks;
+  if (problem.empty() && sum != account.total_blocks) {
+    problem = "the parts sum to " + std::to_string(sum) + " blocks of " +
+              std::to_string(account.total_blocks);
+  }
+  if (!problem.empty()) co_return fail(make_error(StoreError::corrupt_index, problem));
+  co_return account;
+}
+
+}  // namespace sarsen

@@ -1,0 +1,38 @@
+// The write side of a store: admission, small and large writes, zeros, removal.
+//
+// Invariants
+//   I-STORE-3  no_space is decided before a sequence is assigned; an admitted write always finds
+//   its
+//              home, because it holds a reservation or overwrites blocks that have one.
+//   I-STORE-4  A record that names extents is appended only after their data is on stable media
+//   (S2).
+#pragma once
+
+#include "dataplane/store/store_state.h"
+
+namespace sarsen {
+
+class StoreWrite final : public JournalObserver {
+ public:
+  explicit StoreWrite(StoreState& state) : state_(state) {}
+
+  Task<Result<void>> write(WriteRequest request);
+  Task<Result<void>> zero(ObjectKey object, BlockRange range, WriteStamp stamp);
+  Task<Result<void>> remove(ObjectKey object, WriteStamp stamp);
+
+  void on_durable(JournalRecord record, const JournalReceipt& receipt, std::uint64_t tag) override;
+
+ private:
+  Task<Result<void>> write_small(WriteRequest request);
+  Task<Result<void>> write_large(WriteRequest request);
+  Task<Result<void>> write_in_pieces(WriteRequest request);
+  Task<Result<std::uint64_t>> reserve_homes(Lane& lane, ObjectKey object, BlockRange range);
+  Task<Result<DeviceRuns>> allocate_extents(Lane& lane, std::uint32_t blocks);
+  Task<Result<void>> write_extents(std::span<const std::byte> data, DeviceRuns runs);
+  Task<Result<void>> append(JournalRecord record, std::span<const std::byte> data,
+                            std::uint64_t tag);
+
+  StoreState& state_;
+};
+
+}  // namespace sarsen

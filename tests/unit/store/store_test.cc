@@ -1,0 +1,313 @@
+#include "dataplane/store/store.h"
+
+#include <gmock/gmock.h>
+
+#include "dataplane/base/crc32c.h"
+#include "dataplane/runtime/when_all.h"
+#include "tests/model/payload.h"
+#include "tests/sim/run_task.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_node.h"
+#include "tests/sim/simulator.h"
+#include "tests/unit/store/store_fixture.h"
+
+namespace sarsen {
+namespace {
+
+constexpr std::uint64_t kImage = 1;
+
+// A store on a simulated device; every write has an id that its blocks carry.
+class StoreTest : public testing::Test {
+ protected:
+  explicit StoreTest(std::uint64_t device_bytes = 16 * kMiB)
+      : sim({.seed = 3}),
+        disk(sim.add_disk({.size_bytes = device_bytes})),
+        node(sim.add_node({.disks = {&disk}})) {
+    node.start();
+    FormatSizes sizes = small_sizes();
+    sizes.table_region_bytes = 256 * kKiB;
+    const auto formatted =
+        run(Store::format(node.env(), node.disk(), node.blocking_disk(), {.sizes = sizes}));
+    SARSEN_ASSERT(formatted.has_value(), "formatting succeeds");
+    open();
+  }
+  ~StoreTest() override {
+    if (store) stop();
+  }
+
+  template <typename T>
+  T run(Task<T> task) {
+    auto value = sim::run_task(node, std::move(task));
+    SARSEN_ASSERT(value.has_value(), "the node did not crash");
+    return *std::move(value);
+  }
+  void open() {
+    auto opened = run(Store::open(node.env(), node.disk(), node.blocking_disk(), limits));
+    ASSERT_TRUE(opened) << opened.error().message();
+    store = *std::move(opened);
+  }
+  void stop() {
+    ASSERT_TRUE(sim::run_task(node, store->stop()));
+    store.reset();
+  }
+  void power_cycle() {
+    node.crash(sim::CrashKind::power_loss);
+    store.reset();
+    node.start();
+    open();
+  }
+
+  static ObjectKey object(std::uint64_t number) {
+    return {.pool = PoolId(1), .family = kImage, .branch = 1, .object_number = number};
+  }
+  static std::vector<std::byte> data_of(std::uint64_t number, std::uint32_t first,
+                                        std::uint32_t blocks, std::uint64_t id) {
+    std::vector<std::byte> data(std::size_t{blocks} * kBlockBytes);
+    model::fill_blocks(data, kImage, BlockIndex(number * kBlocksPerObject + first),
+                       model::WriteId(id));
+    return data;
+  }
+  static Task<Result<void>> write_task(Store* store, std::uint64_t number, std::uint32_t first,
+                                       std::vector<std::byte> data) {
+    std::vector<std::uint32_t> checksums;
+    for (std::size_t at = 0; at < data.size(); at += kBlockBytes) {
+      checksums.push_back(crc32c(std::span(data).subspan(at, kBlockBytes)));
+    }
+    co_return co_await store->write({.object = object(number),
+                                     .first_block = first,
+                                     .data = data,
+                                     .checksums = checksums,
+                                     .stamp = {}});
+  }
+  Result<void> write(std::uint64_t number, std::uint32_t first, std::uint32_t blocks,
+                     std::uint64_t id) {
+    return run(write_task(store.get(), number, first, data_of(number, first, blocks, id)));
+  }
+  // The id that each block holds; 0 for zeros, ~0 for corrupt.
+  std::vector<std::uint64_t> read(std::uint64_t number, std::uint32_t first, std::uint32_t blocks) {
+    std::vector<std::byte> into(std::size_t{blocks} * kBlockBytes);
+    const auto outcome = run(store->read_partial(object(number), first, into));
+    SARSEN_ASSERT(outcome.has_value(), "reads answer");
+    std::vector<std::uint64_t> ids;
+    for (std::uint32_t i = 0; i < blocks; ++i) {
+      const auto bytes = std::span(into).subspan(std::size_t{i} * kBlockBytes).first<kBlockBytes>();
+      const auto name = model::read_block(bytes);
+      ids.push_back(name ? name->write.value : ~std::uint64_t{1});
+    }
+    for (const auto block : outcome->corrupt_blocks) ids[block - first] = ~std::uint64_t{0};
+    return ids;
+  }
+  void expect_balanced() {
+    const auto account = run(store->audit());
+    EXPECT_TRUE(account) << account.error().message();
+  }
+  void checkpoint() {
+    const auto done = run(store->checkpoint());
+    ASSERT_TRUE(done) << done.error().message();
+  }
+
+  sim::Simulator sim;
+  sim::SimDisk& disk;
+  sim::SimNode& node;
+  StoreLimits limits;
+  std::unique_ptr<Store> store;
+};
+
+using Ids = std::vector<std::uint64_t>;
+
+TEST_F(StoreTest, an_unwritten_object_reads_as_zeros) {
+  EXPECT_EQ(read(5, 1000, 3), (Ids{0, 0, 0}));
+}
+
+TEST_F(StoreTest, reads_what_was_written_before_and_after_it_went_home) {
+  ASSERT_TRUE(write(1, 3, 2, 7));
+  EXPECT_EQ(read(1, 2, 4), (Ids{0, 7, 7, 0}));
+  checkpoint();
+  EXPECT_EQ(read(1, 2, 4), (Ids{0, 7, 7, 0}));
+  ASSERT_TRUE(write(1, 4, 2, 8));
+  EXPECT_EQ(read(1, 2, 5), (Ids{0, 7, 8, 8, 0}));
+  checkpoint();
+  EXPECT_EQ(read(1, 2, 5), (Ids{0, 7, 8, 8, 0}));
+  expect_balanced();
+}
+
+TEST_F(StoreTest, keeps_acknowledged_writes_through_power_loss_at_each_stage) {
+  ASSERT_TRUE(write(1, 0, 1, 1));
+  power_cycle();
+  EXPECT_EQ(read(1, 0, 1), (Ids{1}));
+  ASSERT_TRUE(write(1, 1, 64, 2));  // a large one
+  power_cycle();
+  EXPECT_EQ(read(1, 0, 3), (Ids{1, 2, 2}));
+  checkpoint();
+  power_cycle();
+  EXPECT_EQ(read(1, 0, 3), (Ids{1, 2, 2}));
+  EXPECT_EQ(read(1, 63, 3), (Ids{2, 2, 0}));
+  expect_balanced();
+}
+
+TEST_F(StoreTest, zeroed_blocks_read_as_zeros_and_give_their_space_back) {
+  ASSERT_TRUE(write(1, 0, 32, 1));
+  checkpoint();
+  const auto before = store->stats().space.data_blocks;
+  ASSERT_TRUE(run(store->zero(object(1), {.first_block = 4, .block_count = 20}, {})));
+  EXPECT_EQ(read(1, 3, 3), (Ids{1, 0, 0}));
+  power_cycle();
+  EXPECT_EQ(read(1, 3, 3), (Ids{1, 0, 0}));
+  checkpoint();
+  EXPECT_EQ(read(1, 23, 2), (Ids{0, 1}));
+  EXPECT_EQ(store->stats().space.data_blocks, before - 20);
+  expect_balanced();
+}
+
+TEST_F(StoreTest, a_removed_object_is_gone_and_can_be_written_again) {
+  ASSERT_TRUE(write(1, 0, 32, 1));
+  ASSERT_TRUE(write(1, 500, 1, 2));
+  checkpoint();
+  ASSERT_TRUE(write(1, 501, 1, 3));
+  ASSERT_TRUE(run(store->remove(object(1), {})));
+  ASSERT_TRUE(write(1, 1, 1, 4));
+  EXPECT_EQ(read(1, 0, 3), (Ids{0, 4, 0}));
+  EXPECT_EQ(read(1, 500, 2), (Ids{0, 0}));
+  power_cycle();
+  EXPECT_EQ(read(1, 0, 3), (Ids{0, 4, 0}));
+  checkpoint();
+  EXPECT_EQ(read(1, 0, 3), (Ids{0, 4, 0}));
+  EXPECT_EQ(store->stats().space.data_blocks, 1u);
+  expect_balanced();
+}
+
+// The journal is 8 segments of 64 KiB: this goes round it many times.
+TEST_F(StoreTest, the_journal_wraps_while_writes_go_on) {
+  for (std::uint64_t id = 1; id <= 600; ++id) {
+    ASSERT_TRUE(write(id % 3, static_cast<std::uint32_t>(id * 7 % 100), 1, id)) << id;
+  }
+  EXPECT_GT(store->stats().checkpoints, 2u);
+  std::map<std::pair<std::uint64_t, std::uint32_t>, std::uint64_t> want;
+  for (std::uint64_t id = 1; id <= 600; ++id) {
+    want[{id % 3, static_cast<std::uint32_t>(id * 7 % 100)}] = id;
+  }
+  power_cycle();
+  for (const auto& [place, id] : want) EXPECT_EQ(read(place.first, place.second, 1), (Ids{id}));
+  checkpoint();
+  for (const auto& [place, id] : want) EXPECT_EQ(read(place.first, place.second, 1), (Ids{id}));
+  expect_balanced();
+}
+
+// Rot at home is found by the checksum in the index, never returned.
+TEST_F(StoreTest, finds_rot_at_home_and_heals_it_by_an_overwrite) {
+  ASSERT_TRUE(write(1, 0, 1, 1));
+  checkpoint();
+  const auto& geometry = store->superblock().geometry;
+  // Rot every chunk's first blocks: one of them is the home.
+  std::vector<std::byte> block(kBlockBytes);
+  const auto payload = data_of(1, 0, 1, 1);
+  std::uint64_t home = 0;
+  for (std::uint64_t at = geometry.chunks_start().value; at < geometry.device_bytes - kBlockBytes;
+       at += kBlockBytes) {
+    disk.current().read(at, block);
+    if (block == payload) home = at;
+  }
+  ASSERT_NE(home, 0u);
+  disk.rot(ByteOffset(home), kBlockBytes);
+  EXPECT_EQ(read(1, 0, 1), (Ids{~std::uint64_t{0}}));
+  std::vector<std::byte> into(kBlockBytes);
+  const auto strict = run(store->read(object(1), 0, into));
+  ASSERT_FALSE(strict);
+  EXPECT_TRUE(is(strict.error(), StoreError::corrupt_block));
+  const auto scrubbed = run(store->scrub());
+  ASSERT_TRUE(scrubbed);
+  EXPECT_EQ(scrubbed->corrupt_found, 1u);
+  ASSERT_TRUE(write(1, 0, 1, 2));
+  checkpoint();
+  EXPECT_EQ(read(1, 0, 1), (Ids{2}));
+  EXPECT_EQ(run(store->scrub())->corrupt_found, 0u);
+}
+
+TEST_F(StoreTest, refuses_data_that_was_damaged_on_its_way) {
+  auto data = data_of(1, 0, 1, 1);
+  const std::uint32_t wrong = crc32c(data) ^ 1;
+  const auto refused = run(store->write({.object = object(1),
+                                         .first_block = 0,
+                                         .data = data,
+                                         .checksums = std::span(&wrong, 1),
+                                         .stamp = {}}));
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(is(refused.error(), StoreError::corrupt_block));
+  EXPECT_EQ(read(1, 0, 1), (Ids{0}));
+}
+
+// Full: no_space is a value, overwrite and trim go on, and what was freed can be written again.
+TEST_F(StoreTest, a_full_device_refuses_new_blocks_and_nothing_else) {
+  std::uint64_t id = 1;
+  std::uint64_t number = 0;
+  Result<void> last;
+  for (; number < 20; ++number) {
+    for (std::uint32_t first = 0; first < kBlocksPerObject && last; first += 64) {
+      last = write(number, first, 64, id++);
+    }
+    if (!last) break;
+  }
+  ASSERT_FALSE(last);
+  EXPECT_TRUE(is(last.error(), StoreError::no_space)) << last.error().message();
+  // Fill the rest block by block.
+  for (std::uint32_t first = 0; first < 2000; ++first) {
+    if (!write(number + 1, first % 1024, 1, id)) break;
+  }
+  for (int round = 0; round < 300; ++round) {
+    const auto done = write(0, static_cast<std::uint32_t>(round * 5 % 512), 1, id);
+    ASSERT_TRUE(done) << round << ": " << done.error().message();
+    EXPECT_EQ(read(0, static_cast<std::uint32_t>(round * 5 % 512), 1), (Ids{id}));
+    ++id;
+  }
+  const auto large = write(0, 0, 64, id);
+  ASSERT_TRUE(large) << large.error().message();
+  EXPECT_EQ(read(0, 0, 2), (Ids{id, id}));
+  checkpoint();
+  expect_balanced();
+  ASSERT_TRUE(run(store->remove(object(0), {})));
+  checkpoint();
+  ASSERT_TRUE(write(30, 0, 64, ++id));
+  power_cycle();
+  EXPECT_EQ(read(30, 0, 1), (Ids{id}));
+  checkpoint();
+  expect_balanced();
+}
+
+// A failed device takes no more writes, and still reads.
+TEST_F(StoreTest, reads_on_after_the_device_failed_a_write) {
+  ASSERT_TRUE(write(1, 0, 1, 1));
+  sim.set_rate(sim::FaultKind::d8_write_error, 1.0);
+  const auto failed = write(1, 1, 1, 2);
+  ASSERT_FALSE(failed);
+  EXPECT_TRUE(is(failed.error(), StoreError::device_failed));
+  EXPECT_EQ(read(1, 0, 1), (Ids{1}));
+  EXPECT_TRUE(store->stats().read_only);
+  sim.set_rate(sim::FaultKind::d8_write_error, 0);
+  EXPECT_FALSE(write(1, 1, 1, 3));
+  power_cycle();
+  EXPECT_EQ(read(1, 0, 1), (Ids{1}));
+  ASSERT_TRUE(write(1, 1, 1, 4));
+}
+
+TEST_F(StoreTest, says_which_blocks_take_space) {
+  ASSERT_TRUE(write(1, 10, 4, 1));
+  const auto runs = run(store->allocation(object(1), {.first_block = 8, .block_count = 8}));
+  ASSERT_TRUE(runs);
+  ASSERT_EQ(runs->size(), 3u);
+  EXPECT_EQ((*runs)[0].block_count, 2u);
+  EXPECT_FALSE((*runs)[0].allocated);
+  EXPECT_EQ((*runs)[1].block_count, 4u);
+  EXPECT_TRUE((*runs)[1].allocated);
+}
+
+TEST_F(StoreTest, stops_and_starts_without_losing_anything) {
+  for (int round = 1; round <= 5; ++round) {
+    ASSERT_TRUE(write(1, static_cast<std::uint32_t>(round), 1, static_cast<std::uint64_t>(round)));
+    stop();
+    open();
+  }
+  EXPECT_EQ(read(1, 1, 5), (Ids{1, 2, 3, 4, 5}));
+}
+
+}  // namespace
+}  // namespace sarsen
