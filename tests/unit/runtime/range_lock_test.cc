@@ -45,9 +45,10 @@ Task<void> hold(Table* table, Request request, std::string name, Event* until, L
 }
 
 TEST(RangeLock, lets_through_what_does_not_conflict) {
-  // Other blocks, other objects, and readers side by side: parallelism is the point of ranges.
+  // Other blocks, other objects (in one bucket), and readers side by side: parallelism is the
+  // point.
   ManualEnv world;
-  Table table(world.executor);
+  Table table(world.executor, 1);
   Event done(world.executor);
   Log log;
   Scope scope(world.executor);
