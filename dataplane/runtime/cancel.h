@@ -76,6 +76,7 @@ class CancelSource {
     if (cancelled_) return;
     cancelled_ = true;
     reason_ = reason;
+    follow_.unlink();
     // While a crash is simulated, what the hooks refer to may be gone.
     while (!executor_.abandoned() && !hooks_.empty()) hooks_.pop_front().on_cancel();
   }

@@ -80,18 +80,6 @@ TEST(CancelSource, children_follow_their_parent_and_not_the_other_way) {
   EXPECT_TRUE(late.cancelled());
 }
 
-TEST(CancelSource, runs_no_hook_once_the_executor_is_abandoned) {
-  // Destructors that cancel run while frames die, and what the hooks refer to may be dead already.
-  ManualEnv world;
-  CancelSource source(world.executor);
-  bool ran = false;
-  const CancelCallback callback(source.token(), [&] { ran = true; });
-  world.executor.abandon();
-  source.cancel();
-  EXPECT_TRUE(source.cancelled());
-  EXPECT_FALSE(ran);
-}
-
 TEST(CancelSourceDeathTest, refuses_to_die_while_it_is_waited_with) {
   // The waiter's token would dangle.
   ManualEnv world;

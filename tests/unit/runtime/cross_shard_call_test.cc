@@ -89,24 +89,6 @@ TEST(CallOn, waits_while_the_mailbox_is_full_and_loses_no_call) {
   process.stop();
 }
 
-TEST(CallOn, an_answer_waits_for_room_and_is_never_dropped) {
-  // A caller whose answer was lost would hang for ever.
-  Process process(2, /*mailbox_max=*/1, {.post_attempts_max = 2});
-  Log log;
-  for (int i = 0; i < 3; ++i) {
-    process.shards[0]->scope.spawn(ask(&process.service(0), 1, 0, &log));
-    EXPECT_TRUE(process.world.deliver_one(0, 1));  // shard 0 takes no answer meanwhile
-  }
-  auto& target = process.world.shard(1);
-  for (int i = 0; i < 10; ++i) {
-    target.clock.set(target.clock.now() + seconds(1));
-    target.executor.run();
-  }
-  process.world.run_to_end();
-  EXPECT_THAT(log, ElementsAre("1", "1", "1"));
-  process.stop();
-}
-
 TEST(CallOn, gives_up_on_a_shard_that_does_not_take_messages) {
   // A stalled shard must not hang all others for ever.
   Process process(2, /*mailbox_max=*/1, {.post_attempts_max = 3});

@@ -45,10 +45,9 @@ Task<void> hold(Table* table, Request request, std::string name, Event* until, L
 }
 
 TEST(RangeLock, lets_through_what_does_not_conflict) {
-  // Other blocks, other objects (in one bucket), and readers side by side: parallelism is the
-  // point.
+  // Other blocks, other objects, and readers side by side: parallelism is the point of ranges.
   ManualEnv world;
-  Table table(world.executor, 1);
+  Table table(world.executor);
   Event done(world.executor);
   Log log;
   Scope scope(world.executor);

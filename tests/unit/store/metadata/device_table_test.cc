@@ -336,5 +336,34 @@ TEST_F(DeviceTableTest,
   RecordProperty("crash_states", states);
 }
 
+TEST_F(DeviceTableTest, what_an_opening_reported_survives_power_loss) {
+  // Only the process died: its last record may still be in the device's cache. Whoever opens the
+  // table acts on that record, so it must not vanish afterwards.
+  const DiskImage start = disk.image();
+  for (std::uint64_t count = 0; count < 30; ++count) {
+    MemoryDisk cached(start);
+    cached.record();
+    {
+      auto table = DeviceTable::open(cached, geometry);
+      ASSERT_TRUE(table);
+      cached.fail_changes_after(count);
+      while ((*table)->grant_chunk(kLaneSeven)) {
+      }
+    }
+    cached.fail_changes_after(1000);
+    auto table = DeviceTable::open(cached, geometry);
+    ASSERT_TRUE(table);
+    const std::string reported = text((*table)->owners());
+    const AlignedBuffer later(kBlockBytes);
+    ASSERT_TRUE(cached.write(geometry.chunk_area, later.span()));
+    Rng rng(count);
+    MemoryDisk after(image_after_power_loss(cached.recorded_start(), cached.events(),
+                                            cached.events().size(), PowerLoss::keeps_nothing, rng));
+    auto reopened = DeviceTable::open(after, geometry);
+    ASSERT_TRUE(reopened);
+    EXPECT_EQ(text((*reopened)->owners()), reported) << count;
+  }
+}
+
 }  // namespace
 }  // namespace sarsen::test
