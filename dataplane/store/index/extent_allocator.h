@@ -98,7 +98,7 @@ enum class Purpose : std::uint8_t {
 struct AllocatorOptions {
   std::uint32_t reserve_permille = 20;    // of all blocks, only for destage and remove
   std::uint64_t low_water_blocks = 4096;  // wants_chunk() below this: 16 MiB
-  std::uint32_t chunks_scanned_max = 8;   // for each length of run that is looked for
+  std::uint32_t chunks_scanned_max = 2;   // for each length of run that is looked for
 };
 
 // total = free + pending + owned + quarantined.
@@ -148,7 +148,8 @@ class ExtentAllocator {
   bool fits_after_release(std::uint64_t blocks, Purpose purpose) const;
 
   // --- allocating ---
-  // One run if there is one, at or soon after `hint` if it can be; else as few as were found.
+  // One run if a bounded search finds one, at or soon after `hint` if it can be; else pieces, the
+  // longer ones first. Microseconds on a fragmented lane, as chunks_scanned_max bounds it.
   // Uses up a promise of `blocks`, which must exist.
   DeviceRuns allocate_reserved(std::uint32_t blocks, std::optional<BlockIndex> hint);
   // The same without a promise. Error: no_space.

@@ -336,7 +336,9 @@ class ModelRun {
   }
 
  private:
-  static AllocatorOptions options() { return {.reserve_permille = 50, .low_water_blocks = 10}; }
+  static AllocatorOptions options() {
+    return {.reserve_permille = 50, .low_water_blocks = 10, .chunks_scanned_max = 8};
+  }
 
   DeviceRun any_run(std::uint64_t length_max) {
     return run(rng_.below(1190), static_cast<std::uint32_t>(rng_.between(1, length_max)));
