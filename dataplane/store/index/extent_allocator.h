@@ -29,7 +29,7 @@
 //     P0  The leaves of K name no block because of a record above A(K).
 //     P1  commit_allocation() is called for a run when a leaf of the next commit begins to name it.
 //     P2  free_to_quarantine(run, K): the leaves of commit K and of all later ones do not name the
-//         run, and A(K) covers the record that dropped it and the record that named it.
+//         run, A(K) covers the record that named it, and what superseded it is durable.
 //     P3  release_quarantine(K) is called when commit K is durable, and no read or write of a block
 //         that was dropped up to K is in flight any more.
 //     P4  give_back() only for runs that no durable record can ever name, with no write in flight.

@@ -158,7 +158,7 @@ class Lane {
       if (old.kind == Kind::large && planted_ == Planted::give_back_superseded) {
         for (const DeviceRun& run : old.runs) allocator_.give_back(run);
       } else if (old.kind == Kind::large) {
-        superseded_.emplace_back(record.sequence, old.runs);
+        superseded_.emplace_back(old.sequence, old.runs);
       }
     }
     overlay_[record.slot] = record;
@@ -310,7 +310,7 @@ class Lane {
   std::vector<Home> in_flight_;                  // large writes without a record; their tag
   std::vector<Record> journal_;                  // durable
   std::map<std::uint32_t, Record> overlay_;
-  std::vector<std::pair<std::uint64_t, DeviceRuns>> superseded_;  // since this sequence
+  std::vector<std::pair<std::uint64_t, DeviceRuns>> superseded_;  // named by this record
   Index index_;
   std::vector<Commit> commits_;  // the first is durable
   CommitTicket durable_;
