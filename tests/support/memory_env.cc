@@ -52,11 +52,30 @@ void MemoryBuffers::release(std::byte* data, std::size_t size) {
 struct MemoryPipe {
   Executor& executor;
   std::size_t bytes_max;
-  std::deque<std::byte> bytes;
+  std::vector<std::byte> bytes;  // the first `taken` were received
+  std::size_t taken = 0;
   bool ended = false;  // by the sending side: what is left can be received
   bool reset = false;  // by the receiving side
   std::coroutine_handle<> receiver, sender;
 
+  std::size_t held() const { return bytes.size() - taken; }
+  std::size_t take(std::span<std::byte> into) {
+    const std::size_t count = std::min(into.size(), held());
+    std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(taken), count, into.begin());
+    taken += count;
+    if (taken == bytes.size()) clear();
+    return count;
+  }
+  // Gives how much of `piece` there was room for.
+  std::size_t put(std::span<const std::byte> piece) {
+    const std::size_t count = std::min(bytes_max - held(), piece.size());
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count));
+    return count;
+  }
+  void clear() {
+    bytes.clear();
+    taken = 0;
+  }
   void wake(std::coroutine_handle<>& waiter) {
     if (waiter) executor.schedule(std::exchange(waiter, {}));
   }
@@ -90,13 +109,9 @@ class MemoryConnection final : public Connection {
   Task<Result<std::size_t>> receive(std::span<std::byte> into) override {
     const auto pipe = in_;
     const std::size_t most = receive_bytes_;
-    while (pipe->bytes.empty() && !pipe->ended && !pipe->reset) co_await Wait{pipe->receiver};
+    while (pipe->held() == 0 && !pipe->ended && !pipe->reset) co_await Wait{pipe->receiver};
     if (pipe->reset) co_return fail(make_error(RuntimeError::connection_reset));
-    const std::size_t count = std::min({into.size(), pipe->bytes.size(), most});
-    for (std::size_t i = 0; i < count; ++i) {
-      into[i] = pipe->bytes.front();
-      pipe->bytes.pop_front();
-    }
+    const std::size_t count = pipe->take(into.first(std::min(into.size(), most)));
     pipe->wake(pipe->sender);
     co_return count;
   }
@@ -105,14 +120,11 @@ class MemoryConnection final : public Connection {
     const auto pipe = out_;
     for (auto piece : pieces) {
       while (!piece.empty()) {
-        while (pipe->bytes.size() >= pipe->bytes_max && !pipe->ended && !pipe->reset) {
+        while (pipe->held() >= pipe->bytes_max && !pipe->ended && !pipe->reset) {
           co_await Wait{pipe->sender};
         }
         if (pipe->ended || pipe->reset) co_return fail(make_error(RuntimeError::connection_reset));
-        const std::size_t room = std::min(pipe->bytes_max - pipe->bytes.size(), piece.size());
-        pipe->bytes.insert(pipe->bytes.end(), piece.begin(),
-                           piece.begin() + static_cast<std::ptrdiff_t>(room));
-        piece = piece.subspan(room);
+        piece = piece.subspan(pipe->put(piece));
         pipe->wake(pipe->receiver);
       }
     }
@@ -122,7 +134,7 @@ class MemoryConnection final : public Connection {
   void close() override {
     if (closed_) return;
     closed_ = true;
-    in_->bytes.clear();
+    in_->clear();
     in_->close(in_->reset);
     out_->close(out_->ended);
   }
@@ -174,9 +186,9 @@ class MemoryNetwork::MemoryListener final : public Listener {
 
 std::pair<std::unique_ptr<Connection>, std::unique_ptr<Connection>> MemoryNetwork::pair() {
   auto there =
-      std::make_shared<MemoryPipe>(MemoryPipe{executor_, pipe_bytes_, {}, false, false, {}, {}});
+      std::make_shared<MemoryPipe>(MemoryPipe{executor_, pipe_bytes_, {}, 0, false, false, {}, {}});
   auto back =
-      std::make_shared<MemoryPipe>(MemoryPipe{executor_, pipe_bytes_, {}, false, false, {}, {}});
+      std::make_shared<MemoryPipe>(MemoryPipe{executor_, pipe_bytes_, {}, 0, false, false, {}, {}});
   return {std::make_unique<MemoryConnection>(back, there, receive_bytes_),
           std::make_unique<MemoryConnection>(there, back, receive_bytes_)};
 }

@@ -26,23 +26,21 @@ class ReplyBuilder {
     writer_.put(static_cast<std::uint32_t>(payload_bytes));
   }
   BigEndianWriter& writer() { return writer_; }
-  // Data that follows the headers written so far.
-  void data_piece(std::size_t offset, std::size_t length) {
+  // Data that follows the headers written so far; its buffer is kept with the reply.
+  void data_piece(std::span<const std::byte> data) {
     head_piece();
-    reply_.pieces_.push_back({true, offset, length});
-    uses_data_ = true;
+    reply_.pieces_.push_back({data.data(), 0, data.size()});
   }
-  // A buffer that turned out to hold nothing but holes is not kept.
-  Reply finish(Buffer data = {}) {
+  void keep(Buffer buffer) { reply_.buffers_.push_back(std::move(buffer)); }
+  Reply finish() {
     head_piece();
-    if (uses_data_) reply_.data_ = std::move(data);
     return std::move(reply_);
   }
 
  private:
   void head_piece() {
     if (reply_.head_.size() == head_done_) return;
-    reply_.pieces_.push_back({false, head_done_, reply_.head_.size() - head_done_});
+    reply_.pieces_.push_back({nullptr, head_done_, reply_.head_.size() - head_done_});
     head_done_ = reply_.head_.size();
   }
 
@@ -50,7 +48,6 @@ class ReplyBuilder {
   Reply reply_;
   BigEndianWriter writer_;
   std::size_t head_done_ = 0;
-  bool uses_data_ = false;
 };
 
 namespace {
@@ -100,9 +97,8 @@ std::size_t Reply::size_bytes() const {
 
 void Reply::append_pieces(std::vector<std::span<const std::byte>>& pieces) const {
   for (const Piece& piece : pieces_) {
-    const std::span<const std::byte> from =
-        piece.from_data ? std::span<const std::byte>(data_.span()) : std::span(head_);
-    pieces.push_back(from.subspan(piece.offset, piece.length));
+    const std::byte* from = piece.data != nullptr ? piece.data : head_.data() + piece.offset;
+    pieces.emplace_back(from, piece.length);
   }
 }
 
@@ -123,30 +119,41 @@ Reply reply_outcome(const Request& request, bool structured, Errno error,
   return builder.finish();
 }
 
-Reply reply_read(const Request& request, bool structured, Buffer data) {
+Reply reply_read(const Request& request, std::span<const Segment> segments,
+                 std::vector<Buffer> buffers) {
+  SARSEN_ASSERT(segments.size() == buffers.size(), "a buffer for each segment");
   ReplyBuilder builder(request);
-  if (!structured) {
-    builder.simple_header(Errno::none);
-    builder.data_piece(0, request.length);
-    return builder.finish(std::move(data));
+  builder.simple_header(Errno::none);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    builder.data_piece(buffers[i].span(0, segments[i].length));
+    builder.keep(std::move(buffers[i]));
   }
-  const auto bytes = data.span(0, request.length);
-  const auto runs = request.has(kCommandDontFragment) ? std::vector<Run>{{0, request.length, false}}
-                                                      : find_runs(request.offset, bytes);
+  return builder.finish();
+}
+
+Reply reply_chunks(const Request& request, Segment segment, Buffer data, bool last) {
+  ReplyBuilder builder(request);
+  const auto bytes = data.span(0, segment.length);
+  const auto runs = request.has(kCommandDontFragment) ? std::vector<Run>{{0, segment.length, false}}
+                                                      : find_runs(segment.offset, bytes);
+  bool has_data = false;
   for (const Run& run : runs) {
-    const bool last = run.offset + run.length == request.length;
-    const std::uint16_t flags = last ? kChunkDone : 0;
+    const bool final_chunk = last && run.offset + run.length == segment.length;
+    const std::uint16_t flags = final_chunk ? kChunkDone : 0;
     if (run.hole) {
       builder.chunk_header(flags, ChunkType::offset_hole, 12);
-      builder.writer().put(request.offset + run.offset);
+      builder.writer().put(segment.offset + run.offset);
       builder.writer().put(static_cast<std::uint32_t>(run.length));
     } else {
       builder.chunk_header(flags, ChunkType::offset_data, 8 + run.length);
-      builder.writer().put(request.offset + run.offset);
-      builder.data_piece(run.offset, run.length);
+      builder.writer().put(segment.offset + run.offset);
+      builder.data_piece(bytes.subspan(run.offset, run.length));
+      has_data = true;
     }
   }
-  return builder.finish(std::move(data));
+  // A buffer that turned out to hold nothing but zeros is given back now.
+  if (has_data) builder.keep(std::move(data));
+  return builder.finish();
 }
 
 Reply reply_status(const Request& request, std::span<const BlockStatus> runs) {

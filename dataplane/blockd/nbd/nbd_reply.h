@@ -1,6 +1,6 @@
 // Replies of the transmission phase, as bytes to be sent. No I/O.
 //
-// A Reply owns its headers and the buffer with the data that was read; pieces() borrows from it.
+// A Reply owns its headers and the buffers with the data that was read; append_pieces() borrows.
 #pragma once
 
 #include <cstdint>
@@ -34,20 +34,23 @@ class Reply {
  private:
   friend class ReplyBuilder;
   struct Piece {
-    bool from_data = false;  // else from head_
+    const std::byte* data = nullptr;  // in a buffer; nullptr: in head_
     std::size_t offset = 0;
     std::size_t length = 0;
   };
   std::vector<std::byte> head_;
-  Buffer data_;
+  std::vector<Buffer> buffers_;
   std::vector<Piece> pieces_;
 };
 
 // A reply without data: done, or failed for a reason that structured replies carry along.
 Reply reply_outcome(const Request& request, bool structured, Errno error,
                     std::string_view sentence = {});
-// The answer to a read: `data` starts with request.length bytes.
-Reply reply_read(const Request& request, bool structured, Buffer data);
+// The answer to a read without structured replies: one buffer for each segment.
+Reply reply_read(const Request& request, std::span<const Segment> segments,
+                 std::vector<Buffer> buffers);
+// A part of the answer with structured replies, or all of it. `last`: no other chunk follows.
+Reply reply_chunks(const Request& request, Segment segment, Buffer data, bool last);
 // The answer to BLOCK_STATUS (structured only). `runs` start at request.offset and are not empty.
 Reply reply_status(const Request& request, std::span<const BlockStatus> runs);
 

@@ -1,5 +1,8 @@
 #include "dataplane/blockd/nbd/nbd_request.h"
 
+#include <algorithm>
+
+#include "dataplane/base/units.h"
 #include "dataplane/blockd/nbd/big_endian.h"
 
 namespace sarsen::nbd {
@@ -40,12 +43,27 @@ Judgement judge_change(const Request& request, const Export& opened) {
 }
 
 Judgement judge_payload_size(const Request& request) {
+  if (request.has(kCommandDontFragment) && request.length > kSegmentBytes) {
+    return {Errno::overflow, "too long to be in one piece"};
+  }
   if (request.length <= kPayloadBytesMax) return kAcceptable;
-  if (request.has(kCommandDontFragment)) return {Errno::overflow, "too long to be in one piece"};
   return {Errno::invalid, "longer than the announced maximum"};
 }
 
 }  // namespace
+
+std::vector<Segment> segments_of(const Request& request) {
+  if (request.has(kCommandDontFragment)) return {{request.offset, request.length}};
+  std::vector<Segment> segments;
+  std::uint64_t at = request.offset;
+  const std::uint64_t end = request.offset + request.length;
+  while (at < end) {
+    const std::uint64_t next = std::min(end, round_down(at, kSegmentBytes) + kSegmentBytes);
+    segments.push_back({at, static_cast<std::uint32_t>(next - at)});
+    at = next;
+  }
+  return segments;
+}
 
 std::optional<Request> parse_request(std::span<const std::byte, kRequestBytes> bytes) {
   BigEndianReader reader(bytes);

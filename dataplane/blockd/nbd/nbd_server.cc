@@ -23,8 +23,7 @@ Server::Server(const Env& env, Exports& exports, ServerLimits limits)
       stopping_(env.executor),
       background_(env.executor),
       connections_(env.executor) {
-  SARSEN_ASSERT(limits.bytes_in_flight_max >= kPayloadBytesMax,
-                "every request must be able to run");
+  SARSEN_ASSERT(limits.bytes_in_flight_max >= kBudgetBytesMin, "every request must be able to run");
 }
 
 Result<Address> Server::listen(Address address) {
@@ -68,7 +67,7 @@ Task<void> Server::serve(std::unique_ptr<Connection> connection) {
   ++stats_.connections;
   const auto result = co_await session.run();
   --stats_.connections;
-  stats_.requests_done += session.requests_done();
+  stats_.replies_done += session.replies_done();
   // A client that just closes its socket is no failure; many do.
   if (!result && !is(result.error(), RuntimeError::connection_reset)) {
     ++stats_.connections_failed;

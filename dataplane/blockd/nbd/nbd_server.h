@@ -29,8 +29,8 @@ namespace sarsen::nbd {
 
 struct ServerLimits {
   std::uint32_t connections_max = 64;
-  // At least kPayloadBytesMax. Should be less than what the shard's BufferPool can give.
-  std::uint64_t bytes_in_flight_max = 128 * kMiB;
+  // At least kBudgetBytesMin, and less than what the shard's BufferPool can give.
+  std::uint64_t bytes_in_flight_max = 80 * kMiB;
   Duration drain_max = seconds(10);
   // How often deadlines of connections are looked at.
   Duration check_interval = seconds(5);
@@ -42,7 +42,7 @@ struct ServerStats {
   std::uint64_t connections_accepted = 0;
   std::uint64_t connections_refused = 0;  // more than connections_max
   std::uint64_t connections_failed = 0;   // ended with an error
-  std::uint64_t requests_done = 0;        // of connections that ended
+  std::uint64_t replies_done = 0;         // of connections that ended
   std::string last_failure;               // why the latest of them failed; for people
 };
 

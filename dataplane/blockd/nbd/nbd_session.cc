@@ -2,17 +2,27 @@
 
 #include <array>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "dataplane/base/assert.h"
 #include "dataplane/blockd/nbd/nbd_error.h"
 #include "dataplane/runtime/error.h"
+#include "dataplane/runtime/when_all.h"
 
 namespace sarsen::nbd {
 namespace {
 
 // One send takes at most this many replies, so that the first of them is not held up for long.
 constexpr std::size_t kRepliesPerSendMax = 64;
+// How often to ask again for memory that others of this shard have now.
+constexpr Duration kMemoryRetry = milliseconds(5);
+
+// Every request has one reply; a long read has one more for each whole segment, whose bytes are
+// counted, and for the two at its ends.
+std::size_t replies_max(const SessionLimits& limits) {
+  return 3ull * limits.requests_in_flight_max + limits.bytes_in_flight_max / kSegmentBytes;
+}
 
 }  // namespace
 
@@ -27,11 +37,9 @@ Session::Session(const Env& env, Exports& exports, SessionLimits limits, Semapho
       slots_(env.executor, limits.requests_in_flight_max, 1),
       bytes_(env.executor, limits.bytes_in_flight_max, 1),
       running_(env.executor),
-      replies_(env.executor, limits.requests_in_flight_max),
-      reply_left_(env.executor),
+      replies_(env.executor, replies_max(limits)),
       scope_(env.executor) {
-  SARSEN_ASSERT(limits.bytes_in_flight_max >= kPayloadBytesMax,
-                "every request must be able to run");
+  SARSEN_ASSERT(limits.bytes_in_flight_max >= kBudgetBytesMin, "every request must be able to run");
   SARSEN_ASSERT(limits.receive_buffer_bytes >= kOptionBytesMax, "an option must fit the buffer");
 }
 
@@ -48,7 +56,7 @@ Task<Result<void>> Session::run() {
   } else if (!agreed) {
     result = fail(agreed.error());
   }
-  // No more requests. Those in flight end, their replies leave if the client still takes them.
+  // No more requests. Those in flight end, and their replies leave if the client still takes them.
   co_await running_.close();
   replies_.close();
   co_await scope_.join();
@@ -64,7 +72,6 @@ void Session::shut_down() {
 
 Task<void> Session::close_when_drained() {
   co_await running_.close();
-  co_await reply_left_.wait_until([this] { return replies_unsent_ == 0; });
   connection_->close();
 }
 
@@ -141,122 +148,214 @@ Task<Result<void>> Session::read_requests() {
     if (!request) co_return fail(make_error(NbdError::bad_magic, "at the start of a request"));
     if (request->command == Command::disconnect) co_return Result<void>();
 
-    Held held;
-    held.slot = std::move(*slot);
-    const Judgement judgement = judge(*request, negotiated_);
-    if (judgement.acceptable()) {
-      SARSEN_CO_TRY(co_await start(*request, std::move(held)));
-    } else {
-      SARSEN_CO_TRY(co_await refuse(*request, std::move(held), judgement));
-    }
+    auto ongoing = std::make_shared<Ongoing>();
+    ongoing->request = *request;
+    ongoing->slot = std::move(*slot);
+    SARSEN_CO_TRY(co_await begin(std::move(ongoing)));
   }
 }
 
-// Answers without doing anything. An error means that the connection cannot go on.
-Task<Result<void>> Session::refuse(Request request, Held held, Judgement judgement) {
-  SARSEN_CO_TRY(co_await receiver_.skip(request.payload_bytes()));
-  post(reply_outcome(request, negotiated_.structured_replies, judgement.error, judgement.sentence),
-       std::move(held));
+// Here and below: an error means that the connection cannot go on.
+Task<Result<void>> Session::begin(OngoingPointer ongoing) {
+  const Judgement judgement = judge(ongoing->request, negotiated_);
+  auto running = running_.hold();
+  if (!running) co_return co_await refuse(ongoing, {Errno::shutdown, "the server is stopping"});
+  ongoing->running = std::move(*running);
+  if (!judgement.acceptable()) co_return co_await refuse(ongoing, judgement);
+
+  switch (ongoing->request.command) {
+    case Command::write: co_return co_await begin_write(ongoing);
+    case Command::read:
+      if (!negotiated_.structured_replies) co_return co_await begin_read_in_one_reply(ongoing);
+      co_return co_await begin_read(ongoing);
+    case Command::block_status: scope_.spawn(run_status(ongoing)); break;
+    default: scope_.spawn(run_without_data(ongoing));
+  }
   co_return Result<void>();
 }
 
-Task<Result<void>> Session::start(Request request, Held held) {
-  Buffer data;
-  if (request.buffer_bytes() > 0) {
-    auto buffer = co_await prepare_buffer(request, &held);
-    if (!buffer) {
-      const Judgement judgement{errno_of(buffer.error()), "no memory for this request"};
-      co_return co_await refuse(request, std::move(held), judgement);
-    }
-    data = std::move(*buffer);
-  }
-  if (request.payload_bytes() > 0) {
-    const auto into = data.span(0, request.length);
-    if (receiver_.available() >= into.size()) {
-      std::memcpy(into.data(), receiver_.take(into.size()).data(), into.size());
+// Answers without doing anything.
+Task<Result<void>> Session::refuse(OngoingPointer ongoing, Judgement judgement) {
+  SARSEN_CO_TRY(co_await receiver_.skip(ongoing->request.payload_bytes()));
+  post(reply_outcome(ongoing->request, negotiated_.structured_replies, judgement.error,
+                     judgement.sentence),
+       {}, ongoing);
+  co_return Result<void>();
+}
+
+Task<Result<void>> Session::begin_write(OngoingPointer ongoing) {
+  const auto segments = segments_of(ongoing->request);
+  ongoing->segment_count = ongoing->segments_left = segments.size();
+  for (const Segment segment : segments) {
+    auto bytes = co_await reserve(segment.length);
+    if (!bytes) co_return fail(bytes.error());
+    auto data = co_await allocate(segment.length);
+    if (data) {
+      SARSEN_CO_TRY(co_await receive_payload(data->span(0, segment.length)));
+      scope_.spawn(write_segment(ongoing, segment, std::move(*data), std::move(*bytes)));
     } else {
-      receive_deadline_ = deadline_for(into.size());
-      const auto received = co_await receiver_.read(into);
-      receive_deadline_.reset();
-      if (!received) co_return fail(received.error());
+      SARSEN_CO_TRY(co_await receiver_.skip(segment.length));
+      segment_done(ongoing, fail(data.error()));
     }
   }
-  auto running = running_.hold();
-  if (!running) {
-    post(reply_outcome(request, negotiated_.structured_replies, Errno::shutdown,
-                       "the server is stopping"),
-         std::move(held));
+  co_return Result<void>();
+}
+
+Task<Result<void>> Session::receive_payload(std::span<std::byte> into) {
+  if (receiver_.available() >= into.size()) {
+    std::memcpy(into.data(), receiver_.take(into.size()).data(), into.size());
     co_return Result<void>();
   }
-  scope_.spawn(execute(request, std::move(data), std::move(held), std::move(*running)));
+  receive_deadline_ = deadline_for(into.size());
+  auto received = co_await receiver_.read(into);
+  receive_deadline_.reset();
+  co_return received;
+}
+
+Task<Result<void>> Session::begin_read(OngoingPointer ongoing) {
+  const auto segments = segments_of(ongoing->request);
+  ongoing->segment_count = ongoing->segments_left = segments.size();
+  for (const Segment segment : segments) {
+    auto bytes = co_await reserve(segment.length);
+    if (!bytes) co_return fail(bytes.error());
+    auto data = co_await allocate(segment.length);
+    if (data) {
+      scope_.spawn(read_segment(ongoing, segment, std::move(*data), std::move(*bytes)));
+    } else {
+      segment_done(ongoing, fail(data.error()));
+    }
+  }
   co_return Result<void>();
 }
 
-Task<Result<Buffer>> Session::prepare_buffer(Request request, Held* held) {
-  const std::uint64_t bytes = round_up(request.buffer_bytes(), kBlockBytes);
+// A simple reply says whether the read succeeded before it has any data, and nothing can come
+// between: all of it must be there first.
+Task<Result<void>> Session::begin_read_in_one_reply(OngoingPointer ongoing) {
+  auto segments = segments_of(ongoing->request);
+  std::uint64_t total = 0;
+  for (const Segment segment : segments) total += round_up(segment.length, kBlockBytes);
+  auto bytes = co_await reserve(total);
+  if (!bytes) co_return fail(bytes.error());
+  std::vector<Buffer> buffers;
+  for (const Segment segment : segments) {
+    auto data = co_await allocate(segment.length);
+    if (!data) {
+      post_outcome(ongoing, fail(data.error()));
+      co_return Result<void>();
+    }
+    buffers.push_back(std::move(*data));
+  }
+  scope_.spawn(
+      read_in_one_reply(ongoing, std::move(segments), std::move(buffers), std::move(*bytes)));
+  co_return Result<void>();
+}
+
+Task<Result<Session::Bytes>> Session::reserve(std::uint64_t bytes) {
+  bytes = round_up(bytes, kBlockBytes);
   auto own = co_await bytes_.acquire(bytes);
   if (!own) co_return fail(own.error());
-  held->bytes = std::move(*own);
   auto shared = co_await server_bytes_.acquire(bytes);
   if (!shared) co_return fail(shared.error());
-  held->server_bytes = std::move(*shared);
-  co_return env_.buffers.allocate(bytes);
+  co_return Bytes{std::move(*own), std::move(*shared)};
 }
 
-Task<void> Session::execute(Request request, Buffer data, Held held, Gate::Holder running) {
-  Reply reply = co_await perform(request, std::move(data));
-  post(std::move(reply), std::move(held));
-  // Last: from here on the session may end.
-  running.release();
+// The budgets keep within the pool, but others use it too: what is short now comes back.
+Task<Result<Buffer>> Session::allocate(std::uint64_t bytes) {
+  const BootTime give_up = env_.clock.now() + limits_.stall_max;
+  while (true) {
+    auto buffer = env_.buffers.allocate(bytes);
+    if (buffer || env_.clock.now() >= give_up) co_return buffer;
+    co_await env_.clock.sleep(kMemoryRetry);
+  }
 }
+
+// ------------------------------------------------------------------------------- on the target
 
 // FUA asks for nothing more: a target's write, trim or zeroing is durable when it completes.
-Task<Reply> Session::perform(Request request, Buffer data) {
-  BlockTarget& target = *negotiated_.opened.target;
-  switch (request.command) {
-    case Command::read: co_return co_await perform_read(request, std::move(data));
-    case Command::write:
-      co_return outcome(request,
-                        co_await target.write(request.offset, data.span(0, request.length)));
-    case Command::trim:
-      co_return outcome(request, co_await target.trim(request.offset, request.length));
-    case Command::write_zeroes:
-      co_return outcome(request, co_await target.write_zeroes(request.offset, request.length,
-                                                              request.has(kCommandNoHole)));
-    case Command::flush: co_return outcome(request, co_await target.flush());
-    case Command::block_status: co_return co_await perform_status(request);
-    case Command::disconnect:
-    case Command::cache: break;
-  }
-  SARSEN_ASSERT(false, "judge() lets no other command pass");
-}
-
-Task<Reply> Session::perform_read(Request request, Buffer data) {
+Task<void> Session::write_segment(OngoingPointer ongoing, Segment segment, Buffer data,
+                                  Bytes bytes) {
   const auto result =
-      co_await negotiated_.opened.target->read(request.offset, data.span(0, request.length));
-  if (!result) co_return outcome(request, result);
-  co_return reply_read(request, negotiated_.structured_replies, std::move(data));
+      co_await negotiated_.opened.target->write(segment.offset, data.span(0, segment.length));
+  data = {};
+  bytes = {};
+  segment_done(ongoing, result);
 }
 
-Task<Reply> Session::perform_status(Request request) {
+Task<void> Session::read_segment(OngoingPointer ongoing, Segment segment, Buffer data,
+                                 Bytes bytes) {
+  const auto result =
+      co_await negotiated_.opened.target->read(segment.offset, data.span(0, segment.length));
+  if (result) {
+    const bool whole = ongoing->segment_count == 1;
+    post(reply_chunks(ongoing->request, segment, std::move(data), whole), std::move(bytes),
+         ongoing);
+    if (whole) co_return;
+  }
+  segment_done(ongoing, result);
+}
+
+void Session::segment_done(const OngoingPointer& ongoing, const Result<void>& result) {
+  if (!result && !ongoing->error) ongoing->error = result.error();
+  if (--ongoing->segments_left > 0) return;
+  post_outcome(ongoing, ongoing->error ? fail(*ongoing->error) : Result<void>());
+}
+
+Task<void> Session::read_in_one_reply(OngoingPointer ongoing, std::vector<Segment> segments,
+                                      std::vector<Buffer> buffers, Bytes bytes) {
+  BlockTarget& target = *negotiated_.opened.target;
+  std::vector<Task<Result<void>>> reads;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    reads.push_back(target.read(segments[i].offset, buffers[i].span(0, segments[i].length)));
+  }
+  const auto results = co_await when_all(env_.executor, std::move(reads));
+  if (const auto result = first_error(results); !result) {
+    post_outcome(ongoing, result);
+  } else {
+    post(reply_read(ongoing->request, segments, std::move(buffers)), std::move(bytes), ongoing);
+  }
+}
+
+Task<void> Session::run_without_data(OngoingPointer ongoing) {
+  const Request request = ongoing->request;
+  BlockTarget& target = *negotiated_.opened.target;
+  Result<void> result;
+  switch (request.command) {
+    case Command::trim: result = co_await target.trim(request.offset, request.length); break;
+    case Command::write_zeroes:
+      result =
+          co_await target.write_zeroes(request.offset, request.length, request.has(kCommandNoHole));
+      break;
+    case Command::flush: result = co_await target.flush(); break;
+    default: SARSEN_ASSERT(false, "judge() lets no other command pass");
+  }
+  post_outcome(ongoing, result);
+}
+
+Task<void> Session::run_status(OngoingPointer ongoing) {
+  const Request request = ongoing->request;
   const std::uint32_t runs_max = request.has(kCommandReqOne) ? 1 : kStatusRunsMax;
-  auto runs = co_await negotiated_.opened.target->status(request.offset, request.length, runs_max);
-  if (!runs) co_return outcome(request, fail(std::move(runs).error()));
-  co_return reply_status(request, *runs);
-}
-
-Reply Session::outcome(const Request& request, const Result<void>& result) const {
-  const bool structured = negotiated_.structured_replies;
-  if (result) return reply_outcome(request, structured, Errno::none);
-  return reply_outcome(request, structured, errno_of(result.error()), result.error().message());
+  const auto runs =
+      co_await negotiated_.opened.target->status(request.offset, request.length, runs_max);
+  if (runs) {
+    post(reply_status(request, *runs), {}, ongoing);
+  } else {
+    post_outcome(ongoing, fail(runs.error()));
+  }
 }
 
 // --------------------------------------------------------------------------------------- replies
 
-void Session::post(Reply reply, Held held) {
-  ++replies_unsent_;
-  const bool queued = replies_.try_push(Outgoing{std::move(reply), std::move(held)});
-  SARSEN_ASSERT(queued, "the queue has room for every slot");
+void Session::post_outcome(const OngoingPointer& ongoing, const Result<void>& result) {
+  const Errno error = result ? Errno::none : errno_of(result.error());
+  const std::string sentence = result ? std::string() : result.error().message();
+  post(reply_outcome(ongoing->request, negotiated_.structured_replies, error, sentence), {},
+       ongoing);
+}
+
+void Session::post(Reply reply, Bytes bytes, OngoingPointer ongoing) {
+  const bool queued =
+      replies_.try_push(Outgoing{std::move(reply), std::move(bytes), std::move(ongoing)});
+  SARSEN_ASSERT(queued, "the queue has room for all replies that there can be");
 }
 
 Task<void> Session::write_replies() {
@@ -275,11 +374,9 @@ Task<void> Session::write_replies() {
     const auto sent = co_await send(pieces);
     // The reader learns of it too; replies that follow are dropped by sends that fail at once.
     if (!sent) connection_->close();
-    requests_done_ += batch.size();
-    replies_unsent_ -= batch.size();
-    batch.clear();
+    replies_done_ += batch.size();
     pieces.clear();
-    reply_left_.notify_all();
+    batch.clear();
   }
 }
 
