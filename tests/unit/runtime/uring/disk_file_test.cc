@@ -92,6 +92,14 @@ class LoopDevice {
     file << kind << std::flush;
     return file.good();
   }
+  // Cache flushes that the device was asked for since it exists.
+  std::uint64_t flushes() const {
+    std::ifstream file("/sys/block/" + name_ + "/stat");
+    std::uint64_t value = 0;
+    for (int field = 1; field <= 16 && file >> value; ++field) {
+    }
+    return value;
+  }
 
  private:
   std::string name_;
@@ -154,6 +162,31 @@ TEST_F(BlockDeviceTest, write_discard_flush_and_read_work_on_a_block_device) {
   reactor->run_task(use_device(*reactor, **disk, memory.span(), complaint));
   EXPECT_EQ(complaint, "");
   EXPECT_TRUE(same(memory.span(), expected.span()));
+}
+
+Task<void> write_once(Disk& disk, bool durable, std::span<const std::byte> data) {
+  const auto outcome = durable ? co_await disk.write_durable(ByteOffset(0), data)
+                               : co_await disk.write(ByteOffset(0), data);
+  EXPECT_TRUE(outcome);
+}
+
+// An acknowledged write that sits in a volatile cache is lost with the power; a flush that nobody
+// needs doubles the latency of every write.
+TEST_F(BlockDeviceTest, a_durable_write_flushes_the_cache_if_and_only_if_it_is_volatile) {
+  const AlignedMemory memory(8 * kKiB);
+  for (const bool is_volatile : {true, false}) {
+    if (!loop_.set_write_cache(is_volatile ? "write back" : "write through")) GTEST_SKIP();
+    const auto reactor = make_reactor();
+    const auto file = DiskFile::open(loop_.path(), OpenMode::exclusive);
+    ASSERT_TRUE(file) << file.error().message();
+    auto disk = open_disk(*file, *reactor);
+    ASSERT_TRUE(disk) << disk.error().message();
+    const auto begin = loop_.flushes();
+    reactor->run_task(write_once(**disk, false, memory.span()));
+    EXPECT_EQ(loop_.flushes(), begin);
+    reactor->run_task(write_once(**disk, true, memory.span()));
+    EXPECT_EQ(loop_.flushes() > begin, is_volatile);
+  }
 }
 
 }  // namespace
