@@ -354,10 +354,6 @@ void Reactor::reserve(unsigned entries) {
   }
 }
 
-void Reactor::cancel(RingCompletion& receiver) {
-  submit_ignored([&](io_uring_sqe& entry) { io_uring_prep_cancel(&entry, &receiver, 0); });
-}
-
 int Reactor::register_file(int descriptor) {
   if (free_file_slots_.empty()) return -1;
   const int slot = free_file_slots_.back();

@@ -123,8 +123,6 @@ class Reactor final : public Executor, public Clock {
     });
     submit_ignored([&](io_uring_sqe& e) { io_uring_prep_link_timeout(&e, &limit, 0); });
   }
-  // Asks for an early end; the receiver completes with -ECANCELED, or as it would have.
-  void cancel(RingCompletion& receiver);
 
   // A slot of the registered file table, or -1 when it is full (then the descriptor is used as is).
   int register_file(int descriptor);

@@ -27,7 +27,7 @@ class InCall {
 constexpr std::size_t kTransferBytesMax = kGiB;
 
 // Drops `count` bytes from the front.
-std::span<iovec> advance(std::span<iovec> vectors, std::size_t count) {
+std::span<iovec> drop_front(std::span<iovec> vectors, std::size_t count) {
   while (!vectors.empty() && count >= vectors.front().iov_len) {
     count -= vectors.front().iov_len;
     vectors = vectors.subspan(1);
@@ -120,7 +120,7 @@ Task<Result<void>> UringConnection::send_gathered(
     if (closed_) co_return reset();
     if (sent.value == -EINTR || sent.value == -EAGAIN) continue;
     if (sent.value < 0) co_return failure("send to", -sent.value);
-    left = advance(left, static_cast<std::size_t>(sent.value));
+    left = drop_front(left, static_cast<std::size_t>(sent.value));
   }
   co_return Result<void>();
 }

@@ -116,7 +116,7 @@ UringListener::UringListener(Reactor& reactor, int descriptor, Address address, 
       socket_file_(std::move(file)) {}
 
 UringListener::~UringListener() {
-  SARSEN_ASSERT(accept_ == nullptr, "a listener outlives its accept");
+  SARSEN_ASSERT(!accepting_, "a listener outlives its accept");
   close();
 }
 
@@ -141,41 +141,32 @@ void UringListener::remove_socket_file() {
 void UringListener::close() {
   if (std::exchange(closed_, true)) return;
   remove_socket_file();
-  shutdown(file_.descriptor(), SHUT_RDWR);  // nobody connects any more
-  if (accept_ != nullptr) reactor_.cancel(*accept_);
-}
-
-void UringListener::Accept::await_suspend(std::coroutine_handle<> handle) {
-  waiter = handle;
-  listener.accept_ = this;
-  peer.size = sizeof(peer.storage);
-  listener.reactor_.submit(*this, [&](io_uring_sqe& entry) {
-    io_uring_prep_accept(&entry, -1, peer.get(), &peer.size, SOCK_CLOEXEC);
-    listener.file_.select(entry);
-  });
-}
-
-void UringListener::Accept::complete(std::int32_t value, std::uint32_t) {
-  result = value;
-  listener.accept_ = nullptr;
-  listener.reactor_.resume(waiter);
+  shutdown(file_.descriptor(), SHUT_RDWR);  // ends an accept, and nobody connects any more
 }
 
 Task<Result<std::unique_ptr<Connection>>> UringListener::accept() {
-  SARSEN_ASSERT(accept_ == nullptr, "one accept at a time");
+  SARSEN_ASSERT(!accepting_, "one accept at a time");
   while (!closed_) {
-    Accept accepted(*this);
-    const int descriptor = co_await accepted;
-    if (descriptor >= 0 && !closed_) {
-      set_connection_options(descriptor, accepted.peer);
-      co_return std::make_unique<UringConnection>(reactor_, descriptor,
-                                                  format_address(accepted.peer));
+    SocketAddress peer;
+    peer.size = sizeof(peer.storage);
+    accepting_ = true;
+    const RingResult accepted = co_await RingOperation(reactor_, [&](io_uring_sqe& entry) {
+      io_uring_prep_accept(&entry, -1, peer.get(), &peer.size, SOCK_CLOEXEC);
+      file_.select(entry);
+    });
+    accepting_ = false;
+    ScopedDescriptor descriptor(accepted.value);
+    // close() may have come meanwhile.
+    if (closed_) break;
+    if (descriptor.get() >= 0) {
+      set_connection_options(descriptor.get(), peer);
+      co_return std::make_unique<UringConnection>(reactor_, descriptor.release(),
+                                                  format_address(peer));
     }
-    if (descriptor >= 0) ::close(descriptor);
     // A peer that gave up while it was in the backlog is no reason to stop.
-    const bool again = descriptor == -EINTR || descriptor == -ECONNABORTED || descriptor == -EAGAIN;
-    if (descriptor < 0 && !closed_ && !again) {
-      co_return fail(error_from_errno(-descriptor, "accept on " + address_));
+    const int error = -accepted.value;
+    if (error != EINTR && error != EAGAIN && error != ECONNABORTED) {
+      co_return fail(error_from_errno(error, "accept on " + address_));
     }
   }
   co_return fail(make_error(RuntimeError::stopped, "the listener on " + address_));

@@ -29,19 +29,6 @@ class UringListener final : public Listener {
     dev_t device = 0;
     ino_t inode = 0;
   };
-  // The accept in flight; at a known place, so that close() can cancel it.
-  struct Accept final : RingCompletion {
-    explicit Accept(UringListener& owner) : listener(owner) {}
-    bool await_ready() const { return false; }
-    void await_suspend(std::coroutine_handle<> handle);
-    int await_resume() const { return result; }
-    void complete(std::int32_t value, std::uint32_t flags) override;
-    UringListener& listener;
-    std::coroutine_handle<> waiter;
-    SocketAddress peer;
-    int result = 0;
-  };
-
   UringListener(Reactor& reactor, int descriptor, Address address, SocketFile file);
   static SocketFile identify(const SocketAddress& address);
   void remove_socket_file();
@@ -50,7 +37,7 @@ class UringListener final : public Listener {
   RingFile file_;
   Address address_;
   SocketFile socket_file_;
-  Accept* accept_ = nullptr;
+  bool accepting_ = false;
   bool closed_ = false;
 };
 

@@ -111,6 +111,43 @@ TEST(Reactor, stop_from_another_thread_wakes_a_sleeping_shard) {
   reactor->run();  // a stop before run() is not lost
 }
 
+// Work that another thread brings exactly between the shard's last look and its sleep.
+class LateWork final : public WorkSource {
+ public:
+  explicit LateWork(Reactor& reactor) : reactor_(reactor) { reactor.add_source(*this); }
+  bool pending() const override { return !drained_ && ++looks_ > 1; }
+  void drain() override {
+    drained_ = true;
+    reactor_.stop();
+  }
+
+ private:
+  Reactor& reactor_;
+  mutable int looks_ = 0;
+  bool drained_ = false;
+};
+
+// A shard that slept over it would wake when something else happens: minutes later, or never.
+TEST(Reactor, work_that_arrives_while_the_shard_falls_asleep_is_not_slept_over) {
+  const auto reactor = make_reactor();
+  LateWork work(*reactor);
+  bool came = false;
+  Scope scope(*reactor);
+  scope.spawn(sleep_for(*reactor, milliseconds(100), came));
+  reactor->run();
+  EXPECT_EQ(reactor->counters().waits, 0u);
+  EXPECT_FALSE(came);
+  struct End {
+    static Task<void> run(Reactor& on, Scope& sleepers) {
+      co_await sleepers.join();
+      on.stop();
+    }
+  };
+  Scope end(*reactor);
+  end.spawn(End::run(*reactor, scope));
+  reactor->run();
+}
+
 Task<void> many_no_operations(Reactor& reactor, int count) {
   Scope scope(reactor);
   for (int i = 0; i < count; ++i) scope.spawn(no_operation(reactor));
