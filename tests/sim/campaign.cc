@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -59,6 +60,7 @@ class Campaign {
   void take_report(Worker& worker, const std::string& line);
   void retire(std::size_t index);
   void progress();
+  void stop();
 
   const WorkloadEntry& workload_;
   const CampaignOptions& options_;
@@ -68,6 +70,7 @@ class Campaign {
   CampaignTotals totals_;
   double began_;
   double reported_ = 0;
+  bool stopping_ = false;
 };
 
 SeedReport Campaign::run_one(std::uint64_t seed) {
@@ -128,6 +131,7 @@ void Campaign::take_output(Worker& worker) {
 }
 
 void Campaign::take_report(Worker& worker, const std::string& line) {
+  if (stopping_) return;
   const SeedReport report = decode_report(line);
   worker.next = report.seed + 1;
   totals_.add(report);
@@ -146,14 +150,13 @@ void Campaign::retire(std::size_t index) {
   workers_.erase(workers_.begin() + static_cast<std::ptrdiff_t>(index));
   int status = 0;
   ::waitpid(worker.pid, &status, 0);
-  if (worker.next == worker.end) return;
+  if (worker.next == worker.end || stopping_) return;
   ++totals_.failed;
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 3) {
     std::puts(failure_line(line_of(worker.next), 0, 0, "the process was killed").c_str());
     std::fflush(stdout);
   }
-  const bool over = options_.stop_at_first_failure;
-  if (worker.next + 1 < worker.end && !over) start(worker.next + 1, worker.end);
+  if (worker.next + 1 < worker.end) start(worker.next + 1, worker.end);
 }
 
 void Campaign::progress() {
@@ -167,17 +170,13 @@ void Campaign::progress() {
 
 CampaignTotals Campaign::run() {
   reported_ = began_;
-  if (options_.seeds == 1) {
-    // In this process: a debugger sees it.
-    const SeedReport report = run_one(next_seed_);
+  if (options_.in_this_process) {
     Worker here;
-    take_report(here, encode(report));
-    totals_.seconds = now_seconds() - began_;
-    return totals_;
+    for (; next_seed_ < end_seed_; ++next_seed_) take_report(here, encode(run_one(next_seed_)));
   }
   while (true) {
-    const bool stop = options_.stop_at_first_failure && totals_.failed != 0;
-    while (!stop && workers_.size() < options_.processes && next_seed_ < end_seed_) {
+    if (options_.stop_at_first_failure && totals_.failed != 0) stop();
+    while (!stopping_ && workers_.size() < options_.processes && next_seed_ < end_seed_) {
       const std::uint64_t end = std::min(end_seed_, next_seed_ + kSeedsPerProcess);
       start(next_seed_, end);
       next_seed_ = end;
@@ -194,6 +193,12 @@ CampaignTotals Campaign::run() {
   }
   totals_.seconds = now_seconds() - began_;
   return totals_;
+}
+
+// What the other processes still find is not counted.
+void Campaign::stop() {
+  if (std::exchange(stopping_, true)) return;
+  for (const Worker& worker : workers_) ::kill(worker.pid, SIGKILL);
 }
 
 }  // namespace

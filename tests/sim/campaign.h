@@ -17,6 +17,7 @@ struct CampaignOptions {
   unsigned processes = 2;
   unsigned seed_seconds_max = 120;
   bool stop_at_first_failure = false;
+  bool in_this_process = false;  // for a debugger
   bool quiet = false;
   std::string planted = {};
   std::string commit = "unknown";

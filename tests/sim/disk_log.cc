@@ -1,7 +1,6 @@
 #include "tests/sim/disk_log.h"
 
 #include <algorithm>
-#include <set>
 
 #include "dataplane/base/assert.h"
 
@@ -58,42 +57,54 @@ std::vector<DiskLogId> DiskLog::in_order_of_effect(std::uint64_t point) const {
   return ids;
 }
 
-std::vector<PendingSector> DiskLog::pending_sectors(std::uint64_t point) const {
+const std::vector<PendingSector>& DiskLog::pending_sectors(std::uint64_t point) {
+  look_at(point);
+  return pending_;
+}
+
+void DiskLog::look_at(std::uint64_t point) {
+  SARSEN_ASSERT(point <= point_, "a point of the log");
+  // What happens later never changes what is true at a point.
+  if (point == looked_at_) return;
+  looked_at_ = point;
+  base_ = initial_;
   const std::vector<DiskLogId> ids = in_order_of_effect(point);
-  std::vector<PendingSector> pending;
-  std::set<std::uint64_t> covered;  // device sectors that a later certain write settles
-  for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
-    const DiskLogEntry& entry = entries_[*id];
+  for (const DiskLogId id : ids) {
+    const DiskLogEntry& entry = entries_[id];
+    if (entry.certain > point) continue;
+    if (entry.data.empty()) {
+      base_.zero(entry.offset, entry.size);
+    } else {
+      base_.write(entry.offset, entry.data);
+    }
+  }
+  list_pending(ids, point);
+}
+
+void DiskLog::list_pending(const std::vector<DiskLogId>& ids, std::uint64_t point) {
+  pending_.clear();
+  const auto oldest_open = std::find_if(ids.begin(), ids.end(),
+                                        [&](DiskLogId id) { return entries_[id].certain > point; });
+  std::fill(covered_.begin(), covered_.end(), false);
+  for (auto id = ids.end(); id != oldest_open;) {
+    const DiskLogEntry& entry = entries_[*--id];
     const bool settled = entry.certain <= point;
     for (std::uint64_t sector = entry.size / kSectorBytes; sector-- > 0;) {
       const std::uint64_t on_device = entry.offset / kSectorBytes + sector;
       if (settled) {
-        covered.insert(on_device);
-      } else if (!covered.contains(on_device)) {
-        pending.push_back({*id, static_cast<std::uint32_t>(sector)});
+        covered_[on_device] = true;
+      } else if (!covered_[on_device]) {
+        pending_.push_back({*id, static_cast<std::uint32_t>(sector)});
       }
     }
   }
-  std::reverse(pending.begin(), pending.end());
-  return pending;
+  std::reverse(pending_.begin(), pending_.end());
 }
 
 SparseImage DiskLog::build_image(const CrashState& state) {
-  if (state.point != base_point_) {
-    base_ = initial_;
-    for (const DiskLogId id : in_order_of_effect(state.point)) {
-      const DiskLogEntry& entry = entries_[id];
-      if (entry.certain > state.point) continue;
-      if (entry.data.empty()) {
-        base_.zero(entry.offset, entry.size);
-      } else {
-        base_.write(entry.offset, entry.data);
-      }
-    }
-    base_point_ = state.point;
-  }
+  look_at(state.point);
   SparseImage image = base_;
-  const std::vector<PendingSector> pending = pending_sectors(state.point);
+  const std::vector<PendingSector>& pending = pending_;
   SARSEN_ASSERT(state.fates.size() <= pending.size(), "one fate per pending sector");
   for (std::size_t i = 0; i < state.fates.size(); ++i) {
     const DiskLogEntry& entry = entries_[pending[i].entry];

@@ -58,7 +58,10 @@ class DiskLog {
  public:
   // `initial` is the stable image when recording began. `volatile_cache` as in DiskInfo.
   DiskLog(SparseImage initial, bool volatile_cache)
-      : volatile_cache_(volatile_cache), initial_(std::move(initial)), base_(initial_) {}
+      : volatile_cache_(volatile_cache),
+        initial_(std::move(initial)),
+        base_(initial_),
+        covered_(initial_.size_bytes() / kSectorBytes) {}
 
   DiskLogId submitted(DiskOperationKind kind, std::uint64_t offset, std::span<const std::byte> data,
                       std::uint64_t size);
@@ -70,7 +73,7 @@ class DiskLog {
 
   // Sectors whose fate is open at `point`, oldest write first. A sector that a later certain write
   // covers is not among them. Discards are: "new bytes" then means zeros.
-  std::vector<PendingSector> pending_sectors(std::uint64_t point) const;
+  const std::vector<PendingSector>& pending_sectors(std::uint64_t point);
   // The bytes after power loss at state.point. Quick for many states of one point.
   SparseImage build_image(const CrashState& state);
 
@@ -81,9 +84,13 @@ class DiskLog {
   SparseImage initial_;
   std::vector<DiskLogEntry> entries_;
   std::uint64_t point_ = 0;
-  // The image of what is certain at base_point_.
+  // What belongs to the point that was asked for last: its certain bytes and its pending sectors.
+  void look_at(std::uint64_t point);
+  void list_pending(const std::vector<DiskLogId>& ids, std::uint64_t point);
+  std::uint64_t looked_at_ = 0;
   SparseImage base_;
-  std::uint64_t base_point_ = 0;
+  std::vector<PendingSector> pending_;
+  std::vector<bool> covered_;  // device sectors, while listing
 };
 
 }  // namespace sarsen::sim

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
   CampaignOptions options;
   std::string workload_name = "all";
   bool list = false;
+  bool expect_failure = false;
   CLI::App app{"Runs seeds of a workload in the deterministic simulator."};
   app.add_option("--first-seed", options.first_seed, "the first seed")->capture_default_str();
   app.add_option("--seeds", options.seeds, "how many")->capture_default_str();
@@ -57,10 +58,14 @@ int main(int argc, char** argv) {
   app.add_option("--trace", options.trace_path, "with one seed: a file for every event");
   app.add_option("--commit", options.commit, "for the line that repeats a failure");
   app.add_flag("--stop-at-first-failure", options.stop_at_first_failure);
+  app.add_flag("--expect-failure", expect_failure,
+               "stop at the first failure, and pass only if there was one (for planted bugs)");
+  app.add_flag("--here", options.in_this_process, "run in this process, for a debugger");
   app.add_flag("--quiet", options.quiet, "no progress");
   app.add_flag("--list", list, "name the workloads");
   CLI11_PARSE(app, argc, argv);
   if (list) return list_workloads();
+  options.stop_at_first_failure |= expect_failure;
 
   const std::vector<WorkloadEntry> workloads = chosen(workload_name);
   if (workloads.empty()) {
@@ -75,8 +80,17 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     const CampaignTotals totals = run_campaign(workload, options);
     print_totals(workload, totals);
+    if (!options.planted.empty() && totals.planted_uses == 0 && totals.failed == 0) {
+      std::printf("  no code that ran asks for the planted bug %s\n", options.planted.c_str());
+    }
     passed += totals.passed;
     failed += totals.failed;
+  }
+  if (expect_failure) {
+    // The bug was noticed, or no judge bites.
+    std::printf("noticed after %lu seeds\n", passed + failed);
+    passed = failed != 0 ? 1 : 0;
+    failed = 1 - passed;
   }
   std::printf("%lu passed, %lu failed\n", passed, failed);
   return failed == 0 ? 0 : 1;

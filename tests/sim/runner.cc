@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tests/sim/sim_node.h"
+#include "tests/sim/sim_disk.h"
 
 namespace sarsen::sim {
 
@@ -32,6 +32,11 @@ SeedReport run_seed(const WorkloadEntry& workload, const SeedOptions& options, W
   report.virtual_ns = (simulator.now() - began).value;
   report.faults = simulator.fault_counts();
   report.probes = simulator.probes();
+  for (const auto& disk : simulator.disks()) {
+    if (disk->stray_blocking_io() != 0) {
+      report.probes["sim.blocking_io_outside_a_job"] += disk->stray_blocking_io();
+    }
+  }
   return report;
 }
 

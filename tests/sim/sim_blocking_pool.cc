@@ -39,7 +39,9 @@ void SimBlockingPool::run_next() {
   if (queued_.empty()) return;  // withdrawn
   ran_ = &queued_.pop_front();
   (void)node_.take_blocking_time();
+  node_.set_in_job(true);
   ran_->run();
+  node_.set_in_job(false);
   if (node_.doomed()) return;  // its I/O met a crash: nobody will hear of the result
   const Duration cpu(static_cast<std::int64_t>(rng_.below(20'000)));
   event_ = simulator_.post(Duration(node_.take_blocking_time().value + cpu.value),

@@ -154,6 +154,7 @@ Result<void> SimDisk::blocking_io(SimNode& node, DiskOperationKind kind, ByteOff
   {
     const std::lock_guard lock(mutex_);
     check(kind, offset, data.size());
+    if (!node.in_job()) ++stray_blocking_io_;
     node.add_blocking_time(latency_of(kind, data.size()));
     DiskLogId log_id = 0;
     if (log_ != nullptr) {

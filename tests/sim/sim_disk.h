@@ -79,6 +79,9 @@ class SimDisk final : public EventSink {
   // How often it vanished, each time losing its cache (D15).
   std::uint64_t times_vanished() const { return times_vanished_; }
   std::uint64_t power_losses() const { return power_losses_; }
+  // Blocking I/O that no job waited for: from a thread that runs beside the simulator, so that the
+  // run may not repeat (or from a test, between events).
+  std::uint64_t stray_blocking_io() const { return stray_blocking_io_; }
 
   // --------------------------------------------------------------------------------- for SimNode
   void open();
@@ -155,6 +158,7 @@ class SimDisk final : public EventSink {
   std::uint64_t io_count_ = 0;
   std::uint64_t times_vanished_ = 0;
   std::uint64_t power_losses_ = 0;
+  std::uint64_t stray_blocking_io_ = 0;
   std::optional<std::uint64_t> io_left_;
 
   // What is broken at the moment.

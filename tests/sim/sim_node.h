@@ -10,6 +10,7 @@
 //            program, then the Envs.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -87,6 +88,10 @@ class SimNode {
   void add_blocking_time(Duration time) {
     blocking_time_ = Duration(blocking_time_.value + time.value);
   }
+  // Blocking I/O comes from a job, or from threads that the job waits for; anything else does not
+  // repeat.
+  void set_in_job(bool in_job) { in_job_ = in_job; }
+  bool in_job() const { return in_job_; }
   Duration take_blocking_time() { return std::exchange(blocking_time_, Duration(0)); }
 
  private:
@@ -109,6 +114,7 @@ class SimNode {
   std::uint64_t incarnation_ = 0;
   std::uint64_t crashes_ = 0;
   bool doomed_ = false;
+  std::atomic<bool> in_job_ = false;
 };
 
 }  // namespace sarsen::sim
