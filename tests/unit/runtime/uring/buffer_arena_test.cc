@@ -36,7 +36,8 @@ TEST(BufferArena, buffers_never_overlap_and_all_memory_comes_back) {
       const Buffer& before = std::prev(after)->second;
       ASSERT_LE(before.data() + before.size(), buffer->data());
     }
-    held.emplace(buffer->data(), *std::move(buffer));
+    std::byte* const begin = buffer->data();
+    held.emplace(begin, *std::move(buffer));
   }
   held.clear();
   EXPECT_EQ(arena->bytes_free(), all);

@@ -27,7 +27,7 @@ struct DbProcess {
 
   DbProcess() = default;
   DbProcess(DbProcess&&) = default;
-  DbProcess& operator=(DbProcess&& other) {
+  DbProcess& operator=(DbProcess&& other) noexcept {
     db = std::move(other.db);
     zone.files = std::move(other.zone.files);
     zone.table = std::move(other.zone.table);
