@@ -25,7 +25,7 @@ struct DeviceState {
   std::vector<std::byte> user;
 };
 
-inline constexpr std::size_t kUserStateBytesMax = 32 * 1024;
+inline constexpr std::size_t kUserStateBytesMax = 32 * kKiB;
 
 std::vector<std::byte> encode(const DeviceState& state);
 // Nothing: not a state.
