@@ -7,7 +7,8 @@ README    Every folder in dataplane/, tests/ and hack/ (operator/ and csi/ when 
           column of a table that is no longer a file is refused too.
           No two rows of a README start with the same cell.
           In dataplane/ it also says what the folder may include and what must not be here.
-Docs      Every .md in dataplane/docs is linked from the README.md of its folder, or of dataplane/docs.
+Docs      Every .md in dataplane/docs is linked from the README.md of its folder, or of dataplane/docs; the README.md of
+          every folder in dataplane/ and tests/ from the one above it.
 Links     A relative link in any .md leads to a file or folder, and its #anchor to a heading.
 """
 import re
@@ -83,6 +84,13 @@ def check_docs(root, problems):
             problems.append(f"{path}: no README.md links to it")
 
 
+def check_folders(root, problems):
+    for top in (Path("dataplane"), Path("tests")):
+        linked = links_of(root, top / "README.md")
+        problems += [f"{top}/README.md: no link to {path}" for path in tree.files(root, "README.md", under=(top,))
+                     if len(path.parts) == 3 and (root / path).resolve() not in linked]
+
+
 def check_rows(root, problems):
     for path in tree.files(root, "README.md"):
         text = (root / path).read_text(encoding="utf-8")
@@ -110,6 +118,7 @@ def main():
     problems = []
     looked_at = check_readmes(root, problems)
     check_docs(root, problems)
+    check_folders(root, problems)
     check_rows(root, problems)
     check_links(root, problems)
     tree.finish("documents", problems, looked_at)

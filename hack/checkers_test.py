@@ -14,6 +14,7 @@ import check_tidy
 HACK = Path(__file__).resolve().parent
 
 CLEAN = {
+    "dataplane/README.md": "[r](runtime/README.md) [s](store/README.md) [d](docs/README.md)\n",
     "dataplane/store/README.md": "| file | |\n|---|---|\n| `journal.{h,cc}` | the log |\n"
                                  "May include: all. Not here: x.\n",
     "dataplane/store/journal.h": '#pragma once\n#include <absl/container/flat_hash_map.h>\n\n'
@@ -96,6 +97,7 @@ CASES = [
     ("documents", {"dataplane/runtime/README.md": "`env.h`. Not here: x.\n"}, "may include"),
     ("documents", {"dataplane/store/README.md": CLEAN["dataplane/store/README.md"] + "| `journal.{h,cc}` | again |\n"},
      "two rows for"),
+    ("documents", {"dataplane/README.md": "[r](runtime/README.md) [d](docs/README.md)\n"}, "no link to"),
     ("documents", {"dataplane/docs/format.md": "# Format\n"}, "no README.md links to it"),
     # invariants
     ("invariants", with_line("// I-JOURNAL-2"), "I-JOURNAL-2 is not in"),
