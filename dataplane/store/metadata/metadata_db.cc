@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include <rocksdb/cache.h>
@@ -129,6 +130,7 @@ struct MetadataDb::State {
   Result<void> open();
   Result<void> flush_locked();
   Result<void> merge(MetadataFamily family, const CompactionPick& pick);
+  rocksdb::Options table_options(MetadataFamily family) const;
   std::uint64_t spare_bytes() const { return kSpareUnits * files.unit_bytes(); }
   rocksdb::ColumnFamilyHandle* handle(MetadataFamily family) const {
     return handles[static_cast<std::size_t>(family)];
@@ -163,7 +165,7 @@ Result<void> MetadataDb::State::open() {
                                                           options.cache, options.compaction));
   }
   rocksdb::DB* opened = nullptr;
-  const auto status = rocksdb::DB::Open(database_options(options, env.get()), kMetadataDbName,
+  const auto status = rocksdb::DB::Open(database_options(options, env.get()), options.name,
                                         families, &handles, &opened);
   db.reset(opened);
   return result_of(status);
@@ -173,7 +175,11 @@ Result<std::unique_ptr<MetadataDb>> MetadataDb::open(MetadataFiles& files,
                                                      MetadataDbOptions options) {
   if (!options.create) {
     // RocksDB would see an empty directory; we know that there was a database.
-    SARSEN_TRY(files.length(std::string(kMetadataDbName) + "/CURRENT"));
+    SARSEN_TRY(files.length(options.name + "/CURRENT"));
+  }
+  const std::string unfinished = options.name + kUnfinishedSuffix + "/";
+  for (const std::string& file : files.list(unfinished)) {
+    SARSEN_TRY(files.remove(unfinished + file));
   }
   auto state = std::make_unique<State>(files, std::move(options));
   SARSEN_TRY(state->open());
@@ -327,18 +333,23 @@ Result<CompactStep> MetadataDb::compact_step() {
 
 // ---------------------------------------------------------------------------------------- damage
 
+// How a table file of the family is read on its own.
+rocksdb::Options MetadataDb::State::table_options(MetadataFamily family) const {
+  rocksdb::Options table(rocksdb::DBOptions(), family_options(family, options.cache, {}));
+  table.env = env.get();
+  return table;
+}
+
 Result<std::vector<DamagedRange>> MetadataDb::damaged_ranges(Look look) const {
   if (!state_->db) return closed();
   const std::vector<DamagedBlock> suspects = state_->files.damage();
   std::vector<DamagedRange> ranges;
   for (std::size_t i = 0; i < kMetadataFamilies; ++i) {
     const auto family = static_cast<MetadataFamily>(i);
-    rocksdb::Options options(rocksdb::DBOptions(),
-                             family_options(family, state_->options.cache, {}));
-    options.env = state_->env.get();
+    const rocksdb::Options options = state_->table_options(family);
     for (const auto& level : state_->shape(family).levels) {
       for (const auto& file : level.files) {
-        const std::string path = std::string(kMetadataDbName) + "/" + file.relative_filename;
+        const std::string path = state_->options.name + "/" + file.relative_filename;
         const bool suspect = std::ranges::any_of(
             suspects, [&](const DamagedBlock& block) { return block.file == path; });
         if (look == Look::suspects && !suspect) continue;
@@ -349,6 +360,20 @@ Result<std::vector<DamagedRange>> MetadataDb::damaged_ranges(Look look) const {
     }
   }
   return ranges;
+}
+
+std::vector<std::string> MetadataDb::readable_keys(MetadataFamily family, const std::string& first,
+                                                   const std::string& last) const {
+  std::set<std::string> keys;
+  if (!state_->db) return {};
+  const rocksdb::Options options = state_->table_options(family);
+  for (const auto& level : state_->shape(family).levels) {
+    for (const auto& file : level.files) {
+      if (file.largestkey < first || file.smallestkey > last) continue;
+      collect_keys(options, state_->options.name + "/" + file.relative_filename, first, last, keys);
+    }
+  }
+  return {keys.begin(), keys.end()};
 }
 
 MetadataDbStats MetadataDb::stats() const {

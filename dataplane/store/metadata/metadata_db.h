@@ -21,8 +21,9 @@
 //             one compaction step: CompactionLimits::whole_merge_bytes_max plus level 0.
 // Errors      corrupt: a block is bad; everything else still works, damaged_ranges() tells which
 // keys
-//             may be lost. device_failed from flush(): the database takes no more writes (reads go
-//             on) until it is opened anew. no_space, stopped.
+//             may be lost, rebuild_metadata_db() leaves them behind. device_failed from flush():
+//             the database takes no more writes (reads go on) until it is opened anew. no_space,
+//             stopped.
 #pragma once
 
 #include <cstdint>
@@ -57,12 +58,17 @@ MetadataCache make_metadata_cache(std::uint64_t bytes);
 
 struct MetadataDbOptions {
   bool create = false;
+  std::string name = "db";   // of its files: "NAME/CURRENT"
   MetadataCache cache = {};  // made with cache_bytes when empty
   std::uint64_t cache_bytes = 32 * kMiB;
   std::uint64_t unflushed_bytes_max = 64 * kMiB;
   CompactionLimits compaction = {};
   std::function<void(std::string_view)> log = {};  // RocksDB's warnings
 };
+
+// Of a database that a rebuild was writing (metadata_rebuild.h). One that was left unfinished goes
+// away when the database without the suffix is opened.
+inline constexpr const char* kUnfinishedSuffix = ".new";
 
 // Writes that take effect together. Keys are ordered bytewise.
 class MetadataBatch {
@@ -106,7 +112,7 @@ class MetadataCursor {
   void next();
   // To the first key at or after `key`, within the range of the cursor.
   void seek(std::string_view key);
-  // Error: corrupt, when the walk met a bad block.
+  // Error: corrupt, when the walk met a bad block; go on behind it with a new cursor.
   Result<void> status() const;
 
  private:
@@ -163,6 +169,9 @@ class MetadataDb {
   // Looks through the table files in which bad blocks were met, or through all.
   enum class Look : std::uint8_t { suspects, everything };
   Result<std::vector<DamagedRange>> damaged_ranges(Look look) const;
+  // Flushed keys in [first, last] of which some good block knows, deleted ones included, sorted.
+  std::vector<std::string> readable_keys(MetadataFamily family, const std::string& first,
+                                         const std::string& last) const;
 
   MetadataDbStats stats() const;
   // Idempotent. Later calls answer `stopped`.

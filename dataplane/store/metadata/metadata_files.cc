@@ -129,9 +129,44 @@ Result<void> MetadataFiles::rename(const std::string& before, const std::string&
     // The record that renamed also dropped it.
     dropped_.push_back({replaced->second, true});
     nodes_.erase(replaced);
+    forget_damage_locked(after);
   }
   node->name = after;
   nodes_.emplace(after, node);
+  collect_locked();
+  return {};
+}
+
+std::vector<MetadataFiles::NodePtr> MetadataFiles::under_locked(std::string_view prefix) const {
+  std::vector<NodePtr> found;
+  for (auto it = nodes_.lower_bound(prefix); it != nodes_.end() && it->first.starts_with(prefix);
+       ++it) {
+    if (it->second->in_table) found.push_back(it->second);
+  }
+  return found;
+}
+
+Result<void> MetadataFiles::replace_all(std::string_view before, std::string_view after) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<NodePtr> replaced = under_locked(after);
+  const std::vector<NodePtr> moved = under_locked(before);
+  const auto new_name = [&](const NodePtr& node) {
+    return std::string(after) + node->name.substr(before.size());
+  };
+  std::vector<TableChange> changes;
+  for (const NodePtr& node : replaced) changes.emplace_back(RemoveFile{node->name});
+  for (const NodePtr& node : moved) changes.emplace_back(RenameFile{node->name, new_name(node)});
+  SARSEN_TRY(commit_locked(std::move(changes)));
+  for (const NodePtr& node : replaced) {
+    nodes_.erase(node->name);
+    forget_damage_locked(node->name);
+    dropped_.push_back({node, true});
+  }
+  for (const NodePtr& node : moved) {
+    nodes_.erase(node->name);
+    node->name = new_name(node);
+    nodes_.insert_or_assign(node->name, node);
+  }
   collect_locked();
   return {};
 }
@@ -159,8 +194,12 @@ std::vector<std::string> MetadataFiles::list(std::string_view prefix) const {
 void MetadataFiles::drop_locked(const NodePtr& node) {
   if (node->in_table) pending_.emplace_back(RemoveFile{node->name});
   dropped_.push_back({node, !node->in_table});
-  std::erase_if(damage_, [&](const DamagedBlock& block) { return block.file == node->name; });
+  forget_damage_locked(node->name);
   collect_locked();
+}
+
+void MetadataFiles::forget_damage_locked(const std::string& name) {
+  std::erase_if(damage_, [&](const DamagedBlock& block) { return block.file == name; });
 }
 
 // Frees what no record names and nobody reads.

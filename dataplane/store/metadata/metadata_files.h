@@ -69,6 +69,9 @@ class MetadataFiles {
   Result<void> remove(const std::string& name);
   // `after` becomes this file; another one of that name is dropped in the same change.
   Result<void> rename(const std::string& before, const std::string& after);
+  // Every file under `before` takes its name under `after`, and what was under `after` is dropped,
+  // in one change. Files that were never synced stay as they are.
+  Result<void> replace_all(std::string_view before, std::string_view after);
   // Bytes appended so far. Error: not_found.
   Result<std::uint64_t> length(const std::string& name) const;
   // Names that start with `prefix`, sorted, without it.
@@ -109,7 +112,9 @@ class MetadataFiles {
 
   MetadataFiles(BlockingDisk& disk, DeviceTable& table);
 
+  std::vector<NodePtr> under_locked(std::string_view prefix) const;
   void drop_locked(const NodePtr& node);
+  void forget_damage_locked(const std::string& name);
   void collect_locked();
   Result<void> commit_locked(std::vector<TableChange> changes);
   Result<void> grant_locked();

@@ -1,15 +1,11 @@
-// RocksDB's answers as our errors, and the names that MetadataDb and its helpers share.
+// RocksDB's answers as our errors.
 #pragma once
-
-#include <string>
 
 #include <rocksdb/status.h>
 
 #include "dataplane/store/metadata/metadata_error.h"
 
 namespace sarsen {
-
-inline constexpr const char* kMetadataDbName = "db";
 
 inline Error error_of(const rocksdb::Status& status) {
   if (status.IsNoSpace()) return make_error(MetadataError::no_space, status.ToString());

@@ -234,7 +234,9 @@ class CrashSweep {
   int states_ = 0;
 };
 
-TEST(MetadataCrash, every_power_loss_leaves_the_state_of_some_flush) {
+struct MetadataPowerLoss : ::testing::TestWithParam<PowerLoss> {};
+
+TEST_P(MetadataPowerLoss, leaves_the_state_of_some_flush) {
   // The index is rebuilt from nothing else: what flush() acknowledged must be there, whole, and the
   // chunks of lanes must be theirs, whenever power goes.
   Workload work(small_geometry());
@@ -242,12 +244,14 @@ TEST(MetadataCrash, every_power_loss_leaves_the_state_of_some_flush) {
   CrashSweep sweep(work);
   const std::size_t events = work.disk().events().size();
   EXPECT_GT(events, 300u);
-  for (std::size_t count = 0; count <= events && !::testing::Test::HasFailure(); ++count) {
-    for (const PowerLoss loss : kPowerLosses) sweep.run(count, loss);
+  for (std::size_t count = 0; count <= events && !HasFailure(); ++count) {
+    sweep.run(count, GetParam());
   }
   RecordProperty("crash_states", sweep.states());
   std::printf("%zu events, %d crash states\n", events, sweep.states());
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, MetadataPowerLoss, ::testing::ValuesIn(kPowerLosses));
 
 TEST(MetadataCrash, creation_can_be_repeated_after_power_loss_anywhere) {
   // A format that was interrupted is done again.
