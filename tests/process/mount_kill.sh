@@ -159,11 +159,14 @@ write_files() {
   (cd "$folder/mnt" && md5sum large small.*) >"$folder/sums"
 }
 
-# While fio runs: kills at random moments, file system work in between.
+in_flight() { grep -q '[1-9]' "/sys/block/${device#/dev/}/inflight"; }
+
+# While fio runs: kills at random moments with requests in flight, file system work in between.
 kill_under_load() {
   local i keeper_every=$((kills_per_run / keeper_kills_per_run))
   for i in $(seq "$kills_per_run"); do
     sleep "0.$((RANDOM % 4))$((RANDOM % 10))"
+    await 10 in_flight || return 1
     kill_server || return 1
     echo "after kill $i" >"$folder/mnt/note.$i"
     if [ $((i % keeper_every)) = 0 ]; then
@@ -287,10 +290,13 @@ step file_system xfs 512
 step online_resize
 step kill_while_mapping
 step fail_without_server
+resent=$(awk '{sum += $1} END {print sum + 0}' "$folder/resent")
+[ "$resent" -gt 0 ] || { failed=1; echo "mount_kill: no request was ever sent again"; }
 sort -n "$pauses" >"$pauses.sorted"
 count=$(wc -l <"$pauses.sorted")
 echo "fio wrote and verified 40 MiB $(wc -l <"$folder/fio_runs") times without an error"
-echo "server killed $server_kills times, keeper $keeper_kills times; requests sent again: $(awk '{s += $1} END {print s + 0}' "$folder/resent")"
+echo "server killed $server_kills times, keeper $keeper_kills times; requests sent again: $resent"
 echo "pause in ms, with the start of the next server: median $(sed -n "$(((count + 1) / 2))p" "$pauses.sorted"), longest $(tail -1 "$pauses.sorted")"
 echo "took $((SECONDS - start_seconds)) s"
 echo "$passed passed, $failed failed"
+[ $failed = 0 ]

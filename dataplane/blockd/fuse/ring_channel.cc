@@ -10,6 +10,14 @@
 #include "dataplane/base/assert.h"
 
 namespace sarsen::fuse {
+namespace {
+
+// Has no state, so one serves all and outlives every channel.
+struct RemovalCompletion final : RingCompletion {
+  void complete(std::int32_t, std::uint32_t) override {}
+};
+
+}  // namespace
 
 Task<void> RingChannel::wait_readable() {
   if (closed_) co_return;
@@ -41,7 +49,12 @@ int RingChannel::send(std::span<const std::span<const std::byte>> pieces) {
 void RingChannel::close() {
   if (closed_) return;
   closed_ = true;
-  if (waiting_ != nullptr) reactor_.cancel(*waiting_);
+  if (waiting_ == nullptr) return;
+  // The poll completes for good; when its removal does is of no interest to anyone.
+  static RemovalCompletion removal;
+  reactor_.submit(removal, [this](io_uring_sqe& entry) {
+    io_uring_prep_poll_remove(&entry, reinterpret_cast<std::uintptr_t>(waiting_));
+  });
 }
 
 }  // namespace sarsen::fuse
