@@ -22,7 +22,8 @@ IndexLeaf leaf_of_writes(std::uint32_t writes) {
   IndexLeaf leaf;
   const std::uint32_t blocks = kLeafBlocks / writes;
   for (std::uint32_t i = 0; i < writes; ++i) {
-    Extent extent = plain_extent(i * blocks, blocks, (std::uint64_t{1} << 31) + i * blocks);
+    Extent extent =
+        plain_extent(i * blocks, blocks, (std::uint64_t{1} << 31) + std::uint64_t{i} * blocks);
     extent.lane_sequence =
         LaneSequence((std::uint64_t{1} << 44) + rng.below(std::uint64_t{1} << 33));
     extent.pg_sequence = PgSequence((std::uint64_t{1} << 40) + rng.below(std::uint64_t{1} << 33));
@@ -78,7 +79,8 @@ void allocate(benchmark::State& state) {
   const auto blocks = static_cast<std::uint32_t>(state.range(1));
   ExtentAllocator allocator(LaneId(1), {.reserve_permille = 0});
   for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
-    allocator.add_chunk(ChunkIndex(chunk), BlockIndex(chunk * kChunkBlocks), kChunkBlocks);
+    allocator.add_chunk(ChunkIndex(chunk), BlockIndex(std::uint64_t{chunk} * kChunkBlocks),
+                        kChunkBlocks);
   }
   Rng rng(1);
   const std::uint64_t total = std::uint64_t{kChunks} * kChunkBlocks;
