@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <fstream>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,6 +30,28 @@ int list_workloads() {
   return 0;
 }
 
+struct Regression {
+  std::string workload;
+  std::uint64_t seed = 0;
+  std::uint64_t operations = 0;
+};
+
+// Lines of WORKLOAD SEED OPERATIONS; what follows a # is for people. Nothing when it cannot be
+// read.
+std::optional<std::vector<Regression>> read_regressions(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::vector<Regression> found;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    Regression regression;
+    if (!(words >> regression.workload)) continue;
+    if (!(words >> regression.seed >> regression.operations)) return std::nullopt;
+    found.push_back(std::move(regression));
+  }
+  return found;
+}
+
 // Which workloads a run is about: the one named, or all.
 std::vector<WorkloadEntry> chosen(const std::string& name) {
   std::vector<WorkloadEntry> found;
@@ -36,11 +61,37 @@ std::vector<WorkloadEntry> chosen(const std::string& name) {
   return found;
 }
 
+int replay(const std::string& path, CampaignOptions options) {
+  const auto regressions = read_regressions(path);
+  if (!regressions) {
+    std::fprintf(stderr, "sim: %s is not a list of WORKLOAD SEED OPERATIONS\n", path.c_str());
+    return 2;
+  }
+  std::uint64_t passed = 0;
+  std::uint64_t failed = 0;
+  options.seeds = 1;
+  options.double_run_percent = 100;
+  for (const Regression& regression : *regressions) {
+    options.first_seed = regression.seed;
+    options.operations = regression.operations;
+    for (const WorkloadEntry& workload : chosen(regression.workload)) {
+      const CampaignTotals totals = run_campaign(workload, options);
+      passed += totals.passed;
+      failed += totals.failed;
+    }
+  }
+  // A workload that was renamed would be skipped in silence.
+  failed += regressions->size() - std::min<std::uint64_t>(regressions->size(), passed + failed);
+  std::printf("%lu passed, %lu failed\n", passed, failed);
+  return failed == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CampaignOptions options;
   std::string workload_name = "all";
+  std::string regressions;
   bool list = false;
   bool expect_failure = false;
   CLI::App app{"Runs seeds of a workload in the deterministic simulator."};
@@ -60,11 +111,13 @@ int main(int argc, char** argv) {
   app.add_flag("--stop-at-first-failure", options.stop_at_first_failure);
   app.add_flag("--expect-failure", expect_failure,
                "stop at the first failure, and pass only if there was one (for planted bugs)");
+  app.add_option("--regressions", regressions, "replay a list of seeds that failed once");
   app.add_flag("--here", options.in_this_process, "run in this process, for a debugger");
   app.add_flag("--quiet", options.quiet, "no progress");
   app.add_flag("--list", list, "name the workloads");
   CLI11_PARSE(app, argc, argv);
   if (list) return list_workloads();
+  if (!regressions.empty()) return replay(regressions, options);
   options.stop_at_first_failure |= expect_failure;
 
   const std::vector<WorkloadEntry> workloads = chosen(workload_name);

@@ -137,17 +137,60 @@ TEST_F(SimDiskTest, tears_writes_at_sectors_and_leaves_garbage) {
 
 // Writes in flight belong to nobody: they land, or not, and the frames that own them may die.
 TEST_F(SimDiskTest, decides_the_fate_of_writes_in_flight_before_their_frames_die) {
-  int landed = 0;
-  for (int round = 1; round <= 40; ++round) {
-    node.scope().spawn([](Disk& device, int value) -> Task<void> {
-      const auto data = block_of(value, 2);
-      (void)co_await device.write_durable(ByteOffset(0), data);
-    }(node.disk(), round));
-    restart(CrashKind::process_kill);
-    landed += *read(0) == block_of(round) ? 1 : 0;
+  simulator.set_rate(d3_drop_unflushed, 0.1);
+  simulator.set_rate(d4_torn_write, 0.5);
+  for (const CrashKind kind : {CrashKind::process_kill, CrashKind::power_loss}) {
+    int landed = 0, nothing = 0, part = 0;
+    for (int round = 1; round <= 60; ++round) {
+      ASSERT_TRUE(write(0, block_of(100, 2), /*durable=*/true));
+      node.scope().spawn([](Disk& device, int value) -> Task<void> {
+        const auto data = block_of(value, 2);
+        (void)co_await device.write_durable(ByteOffset(0), data);
+      }(node.disk(), round));
+      restart(kind);
+      const auto found = *read(0, 2);
+      if (found == block_of(round, 2)) {
+        ++landed;
+      } else if (found == block_of(100, 2)) {
+        ++nothing;
+      } else {
+        ++part;
+      }
+    }
+    EXPECT_GT(landed, 0);
+    EXPECT_GT(nothing, 0);
+    EXPECT_GT(part, 0);
   }
-  EXPECT_GT(landed, 0);
-  EXPECT_LT(landed, 40);
+}
+
+// A store that goes on after a failed write must meet the next one.
+TEST_F(SimDiskTest, fails_all_writes_after_a_failed_one_until_it_is_opened_again) {
+  simulator.set_rate(d8_write_error, 1.0);
+  EXPECT_FALSE(write(0, block_of(1)));
+  simulator.set_rate(d8_write_error, 0);
+  EXPECT_FALSE(write(0, block_of(2)));
+  EXPECT_FALSE(flush());
+  EXPECT_TRUE(read(0));
+  restart(CrashKind::process_kill);
+  EXPECT_TRUE(write(0, block_of(3)));
+}
+
+// After fsyncgate: the flush that follows a failed one says success, and the data is gone all the
+// same.
+TEST_F(SimDiskTest, a_failed_flush_loses_what_later_flushes_do_not_bring_back) {
+  simulator.set_rate(d3_drop_unflushed, 1.0);
+  bool lost = false;
+  for (int round = 1; round <= 40; ++round) {
+    ASSERT_TRUE(write(0, block_of(round)));
+    simulator.set_rate(d9_flush_error, 1.0);
+    ASSERT_FALSE(flush());
+    simulator.set_rate(d9_flush_error, 0);
+    ASSERT_TRUE(flush());
+    ASSERT_EQ(*read(0), block_of(round));
+    restart(CrashKind::power_loss);
+    lost = lost || *read(0) != block_of(round);
+  }
+  EXPECT_TRUE(lost);
 }
 
 // RocksDB sees the same device as the shards.
