@@ -189,9 +189,10 @@ Result<TableState> decode_snapshot(std::span<const std::byte> payload) {
     std::string name;
     TableFile file;
     if (!decode_file(reader, name, file)) return malformed("file in a snapshot");
-    if (!state.files.emplace(std::move(name), std::move(file)).second) {
-      return malformed("snapshot: a file name twice");
+    if (!state.files.empty() && name <= state.files.rbegin()->first) {
+      return malformed("snapshot: file names out of order");
     }
+    state.files.emplace_hint(state.files.end(), std::move(name), std::move(file));
   }
   if (!reader.finished()) return malformed("snapshot: bytes after its end");
   return state;
