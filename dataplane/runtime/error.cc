@@ -65,7 +65,11 @@ class RuntimeErrors final : public ErrorCategory {
 
 RuntimeError code_from_errno(int value) {
   switch (value) {
+    // The block layer's medium, target, link and protection errors among them.
     case EIO:
+    case ENODATA:
+    case EREMOTEIO:
+    case ENOLINK:
     case EILSEQ: return RuntimeError::io_error;
     case ENODEV:
     case ENXIO: return RuntimeError::device_gone;
@@ -77,9 +81,18 @@ RuntimeError code_from_errno(int value) {
     case ETIMEDOUT:
     case ETIME: return RuntimeError::timed_out;
     case EAGAIN:
+    case EMFILE:
+    case ENFILE:
     case EBUSY: return RuntimeError::overloaded;
+    case ENOBUFS:
     case ENOMEM: return RuntimeError::out_of_memory;
+    // Whether the host or only the process is away, the answer is to try again.
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENETDOWN:
+    case ENETUNREACH:
     case ECONNREFUSED: return RuntimeError::connection_refused;
+    case ECONNABORTED:
     case ECONNRESET:
     case EPIPE:
     case ENOTCONN: return RuntimeError::connection_reset;

@@ -102,8 +102,9 @@ Error explain_refusal(const SystemFacts& facts) {
 
 std::optional<KernelVersion> parse_kernel_version(std::string_view release) {
   KernelVersion version;
-  const char* const end = release.data() + release.size();
-  const auto major = std::from_chars(release.data(), end, version.major);
+  const char* const begin = release.data();
+  const char* const end = begin + release.size();
+  const auto major = std::from_chars(begin, end, version.major);
   if (major.ec != std::errc() || major.ptr == end || *major.ptr != '.') return std::nullopt;
   const auto minor = std::from_chars(major.ptr + 1, end, version.minor);
   if (minor.ec != std::errc()) return std::nullopt;

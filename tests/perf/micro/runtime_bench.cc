@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "dataplane/runtime/scope.h"
@@ -193,6 +194,30 @@ void blocking_job(benchmark::State& state) {
   (*runner)->join();
 }
 BENCHMARK(blocking_job)->UseRealTime();
+
+Task<void> idle_until(ShardContext context, Duration duration) {
+  co_await context.env.clock.sleep(duration);
+}
+// A second of two shards that have nothing to do.
+void idle_second(benchmark::State& state) {
+  ShardRunnerOptions options;
+  options.shard_count = 2;
+  options.buffers.bytes = kMiB;
+  timespec begin{};
+  timespec end{};
+  for (auto _ : state) {
+    auto runner = ShardRunner::start(
+        options, [](ShardContext context) { return idle_until(context, seconds(1)); });
+    if (!runner) return state.SkipWithError(runner.error().message().c_str());
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+    (*runner)->join();
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+  }
+  const double used = static_cast<double>(end.tv_sec - begin.tv_sec) +
+                      static_cast<double>(end.tv_nsec - begin.tv_nsec) / 1e9;
+  state.counters["percent_of_a_core"] = 100 * used;
+}
+BENCHMARK(idle_second)->Iterations(1)->UseRealTime();
 
 // ------------------------------------------------------------------------------------ the disk
 

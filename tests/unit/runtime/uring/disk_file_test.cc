@@ -8,6 +8,14 @@
 namespace sarsen {
 namespace {
 
+// The block layer has a value for each way a device fails; all of them expel the device.
+TEST(RuntimeErrors, what_the_block_layer_says_of_a_bad_device_is_an_io_error) {
+  for (const int value : {EIO, ENODATA, EREMOTEIO, ENOLINK, EILSEQ}) {
+    EXPECT_TRUE(is(error_from_errno(value, "read"), RuntimeError::io_error)) << value;
+  }
+  EXPECT_TRUE(is(error_from_errno(ENODEV, "read"), RuntimeError::device_gone));
+}
+
 // Two processes on one store destroy it; the second must be told who is in the way.
 TEST(DiskFile, a_file_is_opened_by_one_holder_at_a_time) {
   const TemporaryDirectory directory;

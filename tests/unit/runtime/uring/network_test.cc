@@ -209,6 +209,15 @@ TEST_F(UringNetworkTest, connecting_to_nobody_is_refused) {
   EXPECT_TRUE(is(*missing, RuntimeError::not_found)) << missing->message();
 }
 
+// A node that reboots is not there for minutes: peers and clients go on trying.
+TEST(RuntimeErrors, what_a_network_or_a_full_table_says_can_be_retried) {
+  for (const int value : {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ECONNRESET, EPIPE,
+                          ECONNABORTED, ETIMEDOUT, EMFILE, ENFILE, ENOBUFS}) {
+    const Error error = error_from_errno(value, "connect");
+    EXPECT_TRUE(error.retryable()) << error.message();
+  }
+}
+
 // A host that swallows packets must not hold a caller for the kernel's two minutes.
 TEST_F(UringNetworkTest, a_connect_that_nobody_answers_times_out) {
   const UringNetwork no_backlog(*reactor_, {.listen_backlog = 0});
