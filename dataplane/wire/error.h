@@ -26,6 +26,10 @@ inline Error make_error(WireError code, std::string detail = {}) {
   return {wire_errors(), static_cast<int>(code), std::move(detail)};
 }
 
+inline bool is(const Error& error, WireError code) {
+  return &error.category() == &wire_errors() && error.code() == static_cast<int>(code);
+}
+
 // Codes of error replies; numbers are part of the protocol (docs/wire_protocol.md).
 enum class RemoteError : std::uint16_t {
   bad_request = 1,

@@ -168,20 +168,22 @@ TEST_F(NbdSessionTest, sends_holes_for_long_zeros_and_data_for_the_rest) {
   start();
   auto client = connect_to_default(true);
   const Bytes data = pattern(4096, 1);
-  client->send(request_message(Command::write, 0, 1, 65536, 4096));
+  constexpr std::uint64_t kStart = 3 << 20;
+  client->send(request_message(Command::write, 0, 1, kStart + 65536, 4096));
   client->send(data);
   EXPECT_EQ(take_chunk(*client).type, ChunkType::none);
-  client->send(request_message(Command::read, 0, 2, 0, 131072));
+  client->send(request_message(Command::read, 0, 2, kStart, 131072));
   const Chunk hole = take_chunk(*client);
   EXPECT_EQ(hole.type, ChunkType::offset_hole);
-  EXPECT_EQ(hole.payload, message(std::uint64_t{0}, std::uint32_t{65536}));
+  EXPECT_EQ(hole.payload, message(kStart, std::uint32_t{65536}));
   const Chunk middle = take_chunk(*client);
   EXPECT_EQ(middle.type, ChunkType::offset_data);
-  Bytes expected = message(std::uint64_t{65536});
+  Bytes expected = message(kStart + 65536);
   expected.insert(expected.end(), data.begin(), data.end());
   EXPECT_EQ(middle.payload, expected);
   const Chunk tail = take_chunk(*client);
   EXPECT_EQ(tail.type, ChunkType::offset_hole);
+  EXPECT_EQ(tail.payload, message(kStart + 65536 + 4096, std::uint32_t{65536 - 4096}));
   EXPECT_EQ(tail.flags, kChunkDone);
   EXPECT_EQ(client->arrived(), 0u);
 }

@@ -103,6 +103,9 @@ TEST(WireCodec, accepts_only_read_replies_that_fit_their_request) {
   EXPECT_FALSE(answers(reply, {101, 20000}, 20000 - 4096));  // boundaries within a block
   reply.checksums.resize(3);
   EXPECT_FALSE(answers(reply, range, 20000 - 4096));
+  reply.runs = {{4000, true}, {4192, false}};
+  reply.checksums.resize(1);
+  EXPECT_FALSE(answers(reply, {0, 8192}, 4000));  // a run that ends within a block
   reply.runs = {{0xffffffff, false}};
   EXPECT_FALSE(answers(reply, range, 0));
 }
