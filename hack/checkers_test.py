@@ -105,6 +105,8 @@ CASES = [
     ("invariants", {H: CLEAN[H].replace("// I-JOURNAL-1\n", "")}, "used nowhere"),
     ("invariants", {"dataplane/docs/invariants.md": CLEAN["dataplane/docs/invariants.md"] + "| I-JOURNAL-1 | | |\n"},
      "twice"),
+    ("invariants", {"tests/sim/campaign_test.cc": "// I-TEST-1\n"}, None),
+    ("invariants", with_line("// I-TEST-1"), "I-TEST-1 is not in"),
     # planted
     ("planted", with_line('if (faults.planted("journal.new_bug")) return;'), "not in tests/sim/planted_bugs"),
     ("planted", with_line('if (faults.planted(name)) return;'), "as a literal"),
