@@ -1,7 +1,7 @@
 // Messages to bytes and back, and the rules that one message must keep in itself.
 //
-// decode(encode(x)) == x for every valid x, and every body that decodes is the encoding of what it
-// decodes to: there is one encoding per value. No I/O. Error of decode(): malformed.
+// I-WIRE-1: decode(encode(x)) == x for every valid x, and every body that decodes is the encoding
+// of what it decodes to: there is one encoding per value. No I/O. Error of decode(): malformed.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ Task<Result<void>> FrameStream::send(FrameHeader header, std::vector<std::byte> 
   outgoing.body = std::move(body);
   outgoing.data = data;
   SARSEN_CO_TRY(co_await queue_.push(&outgoing, token));
-  // Not to be cancelled: the connection may be reading `data` now.
+  // I-WIRE-3. Not to be cancelled: the connection may be reading `data` now.
   co_await outgoing.done.wait();
   co_return outgoing.result;
 }

@@ -42,7 +42,7 @@ struct FrameStreamLimits {
 
 struct ReceivedFrame {
   FrameHeader header;
-  // Checked; valid until the next call on the stream.
+  // Checked (I-WIRE-2); valid until the next call on the stream.
   std::span<const std::byte> body;
 };
 

@@ -190,7 +190,8 @@ Task<Result<void>> RpcClient::await_reply(Pending* pending, std::optional<Error>
     const auto in_time = co_await pending->done.wait(token);
     if (!in_time) send_error = in_time.error();
   }
-  // While the connection writes into the caller's memory it cannot be left: it ends or stalls out.
+  // I-WIRE-3. While the connection writes into the caller's memory it cannot be left: it ends or
+  // stalls out.
   if (pending->receiving) co_await pending->done.wait();
   if (pending->done.is_set()) co_return pending->result;
   co_return fail(*send_error);

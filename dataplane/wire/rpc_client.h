@@ -5,6 +5,7 @@
 //            and later ones answer connection_reset, and broken() is true: make another client.
 //            `co_await stop()` before destruction; it ends the calls under way.
 // Shard      One.
+// Memory     I-WIRE-3: spans of a call are touched only until it returns, whatever its outcome.
 // Bounded    By what the server announced: calls wait for their turn, within their deadline.
 // Errors     timed_out: the answer did not come in time; whether the operation took effect is not
 //            known, and it may be sent again with the same operation id (rule R7).

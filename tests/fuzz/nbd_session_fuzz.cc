@@ -62,7 +62,7 @@ void talk(std::span<const std::byte> input) {
   (*connection)->close();
   env.run_until_idle();
   env.run(server.stop());
-  SARSEN_ASSERT(env.buffers.bytes_used() == 0, "a session gives back what it held");
+  SARSEN_ASSERT(env.buffers.bytes_used() == 0, "I-NBD-1");
 }
 
 }  // namespace

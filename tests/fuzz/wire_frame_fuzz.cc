@@ -29,7 +29,7 @@ void try_header(std::span<const std::byte> input, bool put_right) {
   if (!header) return;
   std::array<std::byte, kHeaderBytes> again{};
   encode_header(*header, again);
-  SARSEN_ASSERT(again == bytes, "one encoding per header");
+  SARSEN_ASSERT(again == bytes, "I-WIRE-1");
   const auto rest = input.subspan(kHeaderBytes);
   if (rest.size() >= header->body_bytes) (void)check_body(*header, rest.first(header->body_bytes));
 }
@@ -38,7 +38,7 @@ template <typename Message>
 void try_body(std::span<const std::byte> body) {
   const auto message = decode<Message>(body);
   if (!message) return;
-  SARSEN_ASSERT(std::ranges::equal(encode(*message), body), "one encoding per message");
+  SARSEN_ASSERT(std::ranges::equal(encode(*message), body), "I-WIRE-1");
   if constexpr (std::is_same_v<Message, ReadReply>) {
     (void)answers(*message, {100, 20000}, 4096);
   }

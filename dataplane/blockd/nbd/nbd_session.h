@@ -9,12 +9,12 @@
 //            closes.
 // Shard      The server's.
 // Owns       The connection. Borrows everything else, which outlives run().
-// Bounded    A request takes a slot before it is read, and its segments take bytes (of the
-// session's
-//            budget, then of the server's) before their data comes. A write gives bytes back when
-//            the target has the data, a read when its reply was sent or dropped. So a client that
-//            sends much or takes little waits for itself, and no longer than its deadline:
-//            check_progress() ends a connection that holds memory and moves no data.
+// Bounded    I-NBD-1, I-NBD-2. A request takes a slot before it is read, and its segments take
+//            bytes (of the session's budget, then of the server's) before their data comes. A write
+//            gives bytes back when the target has the data, a read when its reply was sent or
+//            dropped. So a client that sends much or takes little waits for itself, and no longer
+//            than its deadline: check_progress() ends a connection that holds memory and moves
+//            no data.
 // Errors     run() says why the connection ended; no error when the client said goodbye.
 #pragma once
 
