@@ -123,7 +123,9 @@ Result<void> MetadataCursor::status() const {
 struct MetadataDb::State {
   State(MetadataFiles& metadata_files, MetadataDbOptions db_options)
       : files(metadata_files), options(std::move(db_options)) {
-    if (!options.cache) options.cache = make_metadata_cache(options.cache_bytes);
+    if (!options.cache && options.cache_bytes > 0) {
+      options.cache = make_metadata_cache(options.cache_bytes);
+    }
     env = make_metadata_env(make_metadata_file_system(files), "sarsen-metadata");
   }
 

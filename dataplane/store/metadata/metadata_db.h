@@ -51,16 +51,18 @@ namespace sarsen {
 enum class MetadataFamily : std::uint8_t { index, allocator, meta };
 inline constexpr std::size_t kMetadataFamilies = 3;
 
-// Blocks, indexes and filters of table files. One for all devices of a process.
+// Blocks, indexes and filters of table files. One for all devices of a process. What it evicts
+// depends, now and then, on what malloc rounds a size up to: a run that must repeat takes none, or
+// one that never fills.
 using MetadataCache = std::shared_ptr<rocksdb::Cache>;
-// One segment, evicted strictly in order of use, so that a run repeats.
+// One segment, evicted strictly in order of use.
 MetadataCache make_metadata_cache(std::uint64_t bytes);
 
 struct MetadataDbOptions {
   bool create = false;
-  std::string name = "db";   // of its files: "NAME/CURRENT"
-  MetadataCache cache = {};  // made with cache_bytes when empty
-  std::uint64_t cache_bytes = 32 * kMiB;
+  std::string name = "db";                // of its files: "NAME/CURRENT"
+  MetadataCache cache = {};               // made with cache_bytes when empty
+  std::uint64_t cache_bytes = 32 * kMiB;  // 0 for none: then indexes stay in memory, blocks do not
   std::uint64_t unflushed_bytes_max = 64 * kMiB;
   CompactionLimits compaction = {};
   std::function<void(std::string_view)> log = {};  // RocksDB's warnings

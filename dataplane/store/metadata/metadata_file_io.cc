@@ -46,8 +46,7 @@ Result<void> FileWriter::write_staged() {
   }
   written_blocks_ += staged_sealed_;
   staged_sealed_ = 0;
-  const std::lock_guard lock(files_.mutex_);
-  files_.stats_.bytes_written += copies * blocks.size();
+  files_.bytes_written_ += copies * blocks.size();
   return {};
 }
 
@@ -137,9 +136,9 @@ Result<void> FileReader::load_mirrored() {
                            node_->name + " has " + std::to_string(contents_.size()) +
                                " bytes, the table says " + std::to_string(file_.length_bytes)));
   }
+  files_.bytes_read_ += 2ull * file_.block_count * kBlockBytes;
   const std::lock_guard lock(files_.mutex_);
   files_.stats_.blocks_healed += healed;
-  files_.stats_.bytes_read += 2ull * file_.block_count * kBlockBytes;
   return {};
 }
 
@@ -189,8 +188,7 @@ Result<std::size_t> FileReader::read(std::uint64_t offset, std::span<std::byte> 
     std::memcpy(into.data() + done, contents->data() + skipped, size);
     done += size;
   }
-  const std::lock_guard lock(files_.mutex_);
-  files_.stats_.bytes_read += blocks.size();
+  files_.bytes_read_ += blocks.size();
   return into.size();
 }
 

@@ -321,6 +321,8 @@ void MetadataFiles::note_damage(const std::string& file, std::uint32_t block_ind
 MetadataFileStats MetadataFiles::stats() const {
   const std::lock_guard lock(mutex_);
   MetadataFileStats stats = stats_;
+  stats.bytes_written = bytes_written_;
+  stats.bytes_read = bytes_read_;
   stats.free_bytes = space_.free_units() * map_.unit_bytes;
   return stats;
 }

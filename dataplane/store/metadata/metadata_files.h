@@ -20,6 +20,7 @@
 //                      each sync seals the block that it ends in.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -133,7 +134,9 @@ class MetadataFiles {
   std::vector<TableChange> pending_;  // removals that wait for the next record
   UnitSpace space_;
   std::uint64_t next_serial_ = 1;
-  MetadataFileStats stats_;
+  MetadataFileStats stats_;  // but for the two below
+  std::atomic<std::uint64_t> bytes_written_{0};
+  std::atomic<std::uint64_t> bytes_read_{0};  // counted without the mutex: reads never wait for it
   std::vector<DamagedBlock> damage_;
 };
 

@@ -3,6 +3,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
+#include <rocksdb/memory_allocator.h>
 #include <rocksdb/table.h>
 
 #include "dataplane/store/metadata/metadata_env.h"
@@ -36,6 +37,15 @@ class ErrorFilter final : public rocksdb::EventListener {
                             bool* auto_recovery) override {
     *auto_recovery = false;
   }
+};
+
+// Charges the cache what was asked for: what malloc rounds it up to differs between runs.
+class ExactAllocator final : public rocksdb::MemoryAllocator {
+ public:
+  const char* Name() const override { return "SarsenExactAllocator"; }
+  void* Allocate(size_t size) override { return ::operator new(size); }
+  void Deallocate(void* memory) override { ::operator delete(memory); }
+  size_t UsableSize(void*, size_t allocation_size) const override { return allocation_size; }
 };
 
 }  // namespace
@@ -104,20 +114,22 @@ rocksdb::ColumnFamilyOptions family_options(MetadataFamily family, const Metadat
 
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = cache;
+  table.no_block_cache = cache == nullptr;
   table.block_size = kTableBlockBytes;
   table.checksum = rocksdb::kCRC32c;
   table.format_version = 5;
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBloomBitsPerKey));
   table.whole_key_filtering = true;
-  table.cache_index_and_filter_blocks = true;
+  table.cache_index_and_filter_blocks = cache != nullptr;
   table.cache_index_and_filter_blocks_with_high_priority = true;
-  table.pin_l0_filter_and_index_blocks_in_cache = true;
+  table.pin_l0_filter_and_index_blocks_in_cache = cache != nullptr;
   cf.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   return cf;
 }
 
 MetadataCache make_metadata_cache(std::uint64_t bytes) {
   rocksdb::LRUCacheOptions options;
+  options.memory_allocator = std::make_shared<ExactAllocator>();
   options.capacity = bytes;
   options.num_shard_bits = 0;
   options.strict_capacity_limit = false;
