@@ -18,13 +18,14 @@ bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
 }  // namespace
 
 std::uint64_t DiskJudge::begin_write(std::uint64_t first, std::vector<std::byte> bytes) {
-  open_[next_id_] = {first, std::move(bytes)};
+  open_[next_id_] = {first, std::move(bytes), false};
   return next_id_++;
 }
 
 void DiskJudge::end_write(std::uint64_t id, bool durable) {
   const Open write = std::move(open_.at(id));
   open_.erase(id);
+  if (write.power_lost_since && !durable) return;  // it is among the pending ones already
   const std::uint64_t number = next_number_++;
   for (std::uint64_t i = 0; i < write.bytes.size() / kBlockBytes; ++i) {
     Block& block = blocks_[write.first + i];
@@ -82,7 +83,8 @@ void DiskJudge::add_open_writes_as_pending() {
       Block& block = blocks_[write.first + i];
       const auto at = write.bytes.begin() + static_cast<std::ptrdiff_t>(i * kBlockBytes);
       block.pending.push_back({number, true, Bytes(at, at + kBlockBytes)});
-      if (block.certainty < Certainty::some_write) block.certainty = Certainty::some_write;
+      block.certainty =
+          std::max(block.certainty, writes_fail_ ? Certainty::mixed : Certainty::some_write);
     }
   }
 }
@@ -95,6 +97,7 @@ void DiskJudge::process_died() {
 void DiskJudge::power_lost() {
   // Those that are open stay so: the device may be lost while its process lives.
   add_open_writes_as_pending();
+  for (auto& [id, write] : open_) write.power_lost_since = true;
   for (Block& block : blocks_) {
     const bool open = block.certainty != Certainty::known || !block.pending.empty();
     if (open && block.certainty != Certainty::anything) {

@@ -21,7 +21,9 @@ namespace sarsen::sim {
 class DiskJudge {
  public:
   // All zeros. `garbage`: a sector that was being written may hold anything after power loss.
-  DiskJudge(std::uint64_t block_count, bool garbage) : garbage_(garbage), blocks_(block_count) {}
+  // `writes_fail`: a write that was in flight when the process died may have failed half-way.
+  DiskJudge(std::uint64_t block_count, bool garbage, bool writes_fail)
+      : garbage_(garbage), writes_fail_(writes_fail), blocks_(block_count) {}
 
   // Writes. Bytes are whole blocks.
   std::uint64_t begin_write(std::uint64_t first, std::vector<std::byte> bytes);
@@ -67,6 +69,8 @@ class DiskJudge {
   struct Open {
     std::uint64_t first = 0;
     Bytes bytes;
+    // The device lost power since it began: when it says that it is done, it was done before that.
+    bool power_lost_since = false;
   };
 
   void add_open_writes_as_pending();
@@ -75,6 +79,7 @@ class DiskJudge {
   bool block_is_legal(const Block& block, std::span<const std::byte> bytes) const;
 
   bool garbage_;
+  bool writes_fail_;
   std::vector<Block> blocks_;
   std::map<std::uint64_t, Open> open_;
   std::uint64_t next_id_ = 1;

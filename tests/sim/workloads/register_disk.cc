@@ -53,7 +53,8 @@ class RegisterDisk final : public Workload {
                                  .volatile_cache = rng.chance(0.8),
                                  .cache_bytes_max = rng.chance(0.5) ? 64 * kKiB : 4 * kMiB})),
         node(simulator.add_node({.disks = {&disk}})),
-        judge(kBlocks, simulator.swarm().rate(FaultKind::d5_garbage) > 0),
+        judge(kBlocks, simulator.swarm().rate(FaultKind::d5_garbage) > 0,
+              simulator.swarm().rate(FaultKind::d8_write_error) > 0),
         busy(kBlocks),
         operations_(context.operations),
         nemesis_(simulator) {
