@@ -141,7 +141,8 @@ int main(int argc, char** argv) {
   }
   if (expect_failure) {
     // The bug was noticed, or no judge bites.
-    std::printf("noticed after %lu seeds\n", passed + failed);
+    std::printf("%s %lu seeds\n", failed != 0 ? "noticed after" : "not noticed in",
+                passed + failed);
     passed = failed != 0 ? 1 : 0;
     failed = 1 - passed;
   }
