@@ -1,7 +1,8 @@
 // What the metadata database costs on a device of memory: time to open it, and bytes written to the
 // device per update of a leaf. Prints one line per figure.
 //
-//   metadata_bench [leaves] [updates per flush] [flushes]
+//   metadata_bench [leaves] [updates per flush] [flushes] [MiB up to which a merge takes
+//   everything]
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -63,9 +64,13 @@ struct Process {
   std::unique_ptr<MetadataDb> db;
 };
 
-Process start(MemoryDisk& disk, const TableGeometry& geometry, bool create) {
+Process start(MemoryDisk& disk, const TableGeometry& geometry, bool create,
+              std::uint64_t whole_merge_mib = 256) {
   Process process{must(Zone::open(disk, geometry)), nullptr};
-  process.db = must(MetadataDb::open(*process.zone.files, {.create = create}));
+  MetadataDbOptions options;
+  options.create = create;
+  options.compaction.whole_merge_bytes_max = whole_merge_mib * kMiB;
+  process.db = must(MetadataDb::open(*process.zone.files, options));
   return process;
 }
 
@@ -153,7 +158,8 @@ void measure_updates(Process& process, MemoryDisk& disk, std::uint64_t leaves,
       process.zone.table->stats().chunks_metadata);
 }
 
-void run(std::uint64_t leaves, std::uint64_t updates_per_flush, std::uint64_t flushes) {
+void run(std::uint64_t leaves, std::uint64_t updates_per_flush, std::uint64_t flushes,
+         std::uint64_t whole_merge_mib) {
   {
     const TableGeometry geometry = small_geometry();
     MemoryDisk disk(8 * kMiB);
@@ -174,7 +180,7 @@ void run(std::uint64_t leaves, std::uint64_t updates_per_flush, std::uint64_t fl
   }
   MemoryDisk disk(device_bytes);
   must(DeviceTable::format(disk, geometry));
-  Process process = start(disk, geometry, true);
+  Process process = start(disk, geometry, true, whole_merge_mib);
   Rng rng(2);
   load(*process.db, leaves, rng);
   measure_updates(process, disk, leaves, updates_per_flush, flushes);
@@ -187,5 +193,5 @@ int main(int argc, char** argv) {
   const auto argument = [&](int i, std::uint64_t otherwise) {
     return argc > i ? std::strtoull(argv[i], nullptr, 10) : otherwise;
   };
-  sarsen::test::run(argument(1, 260'000), argument(2, 65'536), argument(3, 32));
+  sarsen::test::run(argument(1, 260'000), argument(2, 65'536), argument(3, 32), argument(4, 256));
 }

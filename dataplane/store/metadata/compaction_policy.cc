@@ -10,13 +10,23 @@ void add(CompactionPick& pick, const TableFileShape& file) {
   pick.input_bytes += file.size_bytes;
 }
 
+std::uint64_t level_bytes(const FamilyShape& family, std::size_t level) {
+  std::uint64_t bytes = 0;
+  for (const TableFileShape& file : family[level]) bytes += file.size_bytes;
+  return bytes;
+}
+
 // What a merge of everything has to write again.
 std::uint64_t bytes_below_level0(const FamilyShape& family) {
   std::uint64_t bytes = 0;
-  for (std::size_t level = 1; level < family.size(); ++level) {
-    for (const TableFileShape& file : family[level]) bytes += file.size_bytes;
-  }
+  for (std::size_t level = 1; level < family.size(); ++level) bytes += level_bytes(family, level);
   return bytes;
+}
+
+bool level0_is_due(const FamilyShape& family, const CompactionLimits& limits) {
+  const std::size_t files = family[0].size();
+  if (files < limits.level0_files_min) return false;
+  return files >= limits.level0_files_max || level_bytes(family, 0) >= bytes_below_level0(family);
 }
 
 CompactionPick merge_whole(const FamilyShape& family) {
@@ -51,7 +61,7 @@ CompactionPick drain_middle(const FamilyShape& family) {
 std::optional<CompactionPick> pick_compaction(const FamilyShape& family,
                                               const CompactionLimits& limits) {
   SARSEN_ASSERT(family.size() == kCompactionLevels, "a family has all of its levels");
-  if (family[0].size() >= limits.level0_files_max) {
+  if (level0_is_due(family, limits)) {
     return bytes_below_level0(family) <= limits.whole_merge_bytes_max ? merge_whole(family)
                                                                       : merge_into_middle(family);
   }

@@ -10,8 +10,10 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const CompactionLimits kLimits{
-    .level0_files_max = 2, .whole_merge_bytes_max = 100, .table_file_bytes = 50};
+const CompactionLimits kLimits{.level0_files_min = 2,
+                               .level0_files_max = 3,
+                               .whole_merge_bytes_max = 100,
+                               .table_file_bytes = 50};
 
 TableFileShape file(const char* name, std::uint64_t size, const char* smallest,
                     const char* largest) {
@@ -27,22 +29,34 @@ TEST(CompactionPolicy, leaves_a_family_with_few_flushes_alone) {
   EXPECT_FALSE(pick_compaction(family, kLimits));
 }
 
+TEST(CompactionPolicy, waits_until_the_flushes_outweigh_what_they_are_merged_into) {
+  // Small flushes over a big family: each merge writes the whole family again, so let there be few.
+  FamilyShape family(kCompactionLevels);
+  family[kBottomLevel] = {file("0", 100, "a", "z")};
+  family[0] = {file("2", 30, "a", "z"), file("1", 30, "a", "z")};
+  EXPECT_FALSE(pick_compaction(family, kLimits));
+  family[0].front().size_bytes = 70;
+  EXPECT_TRUE(pick_compaction(family, kLimits));
+  family[0] = {file("3", 1, "a", "z"), file("2", 1, "a", "z"), file("1", 1, "a", "z")};
+  EXPECT_TRUE(pick_compaction(family, kLimits)) << "but a lookup must not ask too many files";
+}
+
 TEST(CompactionPolicy, merges_a_small_family_whole_into_the_bottom) {
   // One write of everything per level0_files_max flushes is the least there is.
   FamilyShape family(kCompactionLevels);
-  family[0] = {file("2", 30, "a", "z"), file("1", 30, "a", "z")};
+  family[0] = {file("2", 60, "a", "z"), file("1", 60, "a", "z")};
   family[kBottomLevel] = {file("0", 100, "a", "z")};
   const auto pick = pick_compaction(family, kLimits);
   ASSERT_TRUE(pick);
   EXPECT_THAT(pick->inputs, ElementsAre("2", "1", "0"));
   EXPECT_EQ(pick->output_level, kBottomLevel);
-  EXPECT_EQ(pick->input_bytes, 160u);
+  EXPECT_EQ(pick->input_bytes, 220u);
 }
 
 TEST(CompactionPolicy, merges_a_big_family_through_the_middle_in_bounded_steps) {
   // A step over the whole index of a big device would take minutes and as much space again.
   FamilyShape family(kCompactionLevels);
-  family[0] = {file("2", 30, "a", "z"), file("1", 30, "a", "z")};
+  family[0] = {file("2", 300, "a", "z"), file("1", 30, "a", "z")};
   family[kMiddleLevel] = {file("3", 50, "c", "f"), file("4", 50, "g", "k")};
   family[kBottomLevel] = {file("5", 50, "a", "b"), file("6", 50, "c", "d"), file("7", 50, "e", "g"),
                           file("8", 50, "h", "z")};

@@ -14,6 +14,7 @@ inline MetadataDbOptions small_options() {
   MetadataDbOptions options;
   options.cache_bytes = 1 * kMiB;
   options.unflushed_bytes_max = 256 * kKiB;
+  options.compaction.level0_files_min = 3;
   options.compaction.level0_files_max = 4;
   options.compaction.whole_merge_bytes_max = 64 * kKiB;
   options.compaction.table_file_bytes = 32 * kKiB;
