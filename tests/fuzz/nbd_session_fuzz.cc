@@ -1,5 +1,6 @@
 // The NBD server against a client that says anything: the input is what the client sends, from its
-// handshake flags on. The first byte says in what pieces the server receives it.
+// handshake flags on. The first byte says in what pieces the server receives it, and in what order
+// ready coroutines run.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -44,8 +45,9 @@ Task<void> receive_all(Connection* connection) {
 
 void talk(std::span<const std::byte> input) {
   constexpr std::size_t kPieces[] = {1, 7, 64, 4096, 1u << 20};
-  const std::size_t piece = kPieces[std::to_integer<std::size_t>(input[0]) % std::size(kPieces)];
-  test::MemoryEnv env{{128u << 20, 1u << 20, piece}};
+  const auto choice = std::to_integer<std::size_t>(input[0]);
+  test::MemoryEnv env{{128u << 20, 1u << 20, kPieces[choice % std::size(kPieces)]}};
+  if (choice >= 16) env.executor.shuffle(choice);
   TwoExports exports(env.executor);
   ServerLimits limits;
   limits.bytes_in_flight_max = limits.session.bytes_in_flight_max = kBudgetBytesMin;

@@ -1,6 +1,7 @@
 // The two ends of an RPC connection against a peer that says anything. The input is a list of
 // frames; magic numbers and checksums are put right, so that what comes after them is reached. The
-// first byte chooses the end that is tested: the server, or the client with calls under way.
+// first byte chooses the end that is tested (the server, or the client with calls under way) and
+// the order in which ready coroutines run.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -69,8 +70,9 @@ Task<void> receive_all(Connection* connection) {
   }
 }
 
-void talk_to_server(std::span<const std::byte> input) {
+void talk_to_server(std::span<const std::byte> input, std::uint64_t order) {
   test::MemoryEnv env{{64u << 20, 1u << 20, 1u << 20}};
+  if (order != 0) env.executor.shuffle(order);
   test::MemoryService service(env.env);
   RpcServerLimits limits;
   limits.data_bytes_max = 8 * kMiB;
@@ -110,8 +112,9 @@ Task<void> make_calls(const Env* env, std::unique_ptr<RpcClient>* client) {
       (*client)->write({object, {0, 4096}, {}, {}}, std::span(written), options));
 }
 
-void talk_to_client(std::span<const std::byte> input) {
+void talk_to_client(std::span<const std::byte> input, std::uint64_t order) {
   test::MemoryEnv env{{64u << 20, 1u << 20, 1u << 20}};
+  if (order != 0) env.executor.shuffle(order);
   auto listener = env.network.listen("memory");
   std::unique_ptr<Connection> connection;
   std::unique_ptr<RpcClient> client;
@@ -138,10 +141,8 @@ void talk_to_client(std::span<const std::byte> input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto input = std::as_bytes(std::span(data, size));
   if (input.empty()) return 0;
-  if ((input[0] & std::byte{1}) == std::byte{0}) {
-    sarsen::wire::talk_to_server(input.subspan(1));
-  } else {
-    sarsen::wire::talk_to_client(input.subspan(1));
-  }
+  const auto choice = std::to_integer<std::uint64_t>(input[0]);
+  const auto talk = choice % 2 == 0 ? sarsen::wire::talk_to_server : sarsen::wire::talk_to_client;
+  talk(input.subspan(1), choice / 2);
   return 0;
 }

@@ -8,6 +8,7 @@ namespace sarsen::test {
 
 void MemoryExecutor::run_until_idle() {
   while (!ready_.empty()) {
+    if (order_) std::swap(ready_.front(), ready_[order_->below(ready_.size())]);
     const auto handle = ready_.front();
     ready_.pop_front();
     handle.resume();

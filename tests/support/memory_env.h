@@ -1,7 +1,7 @@
 // A whole Env in memory for unit tests and fuzz targets: one thread, virtual time, no chance.
 //
-// Ready coroutines run in FIFO order, connections are lossless pipes with little room, time moves
-// only when a test moves it. For faults and other orders use the simulator (tests/sim).
+// Ready coroutines run in FIFO order, or in an order drawn from a seed; connections are lossless
+// pipes with little room; time moves only when a test moves it. For faults use the simulator.
 #pragma once
 
 #include <coroutine>
@@ -23,8 +23,11 @@ class MemoryExecutor final : public Executor {
   void schedule(std::coroutine_handle<> handle) override { ready_.push_back(handle); }
   // Resumes what is ready until nothing is.
   void run_until_idle();
+  // From now on the next coroutine is any of those that are ready.
+  void shuffle(std::uint64_t seed) { order_.emplace(seed); }
 
  private:
+  std::optional<Rng> order_;
   std::deque<std::coroutine_handle<>> ready_;
 };
 

@@ -390,6 +390,50 @@ TEST_F(NbdSessionTest, drains_before_it_stops) {
   server.reset();
 }
 
+// Whatever runs first among what is ready: one reply for each request, and nothing is left over
+// when the client hangs up or the server stops in the middle.
+TEST(NbdOrders, hold_under_every_order_of_ready_coroutines) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    test::MemoryEnv env{{256u << 20, 1u << 20, 3000}};
+    env.executor.shuffle(seed);
+    Rng rng(seed);
+    OneExport exports(env.executor, kSize);
+    ServerLimits limits;
+    limits.session.requests_in_flight_max = 4;
+    Server server(env.env, exports, limits);
+    ASSERT_TRUE(server.listen("memory"));
+    RawClient client(env, std::move(*env.run(env.network.connect("memory"))));
+    client.connect_to_default(true);
+    Bytes stream;
+    std::size_t replies = 0;
+    for (std::uint64_t i = 0; i < 20; ++i, ++replies) {
+      constexpr Command kCommands[] = {Command::write, Command::read,         Command::trim,
+                                       Command::flush, Command::block_status, Command::cache};
+      const Command command = kCommands[rng.below(std::size(kCommands))];
+      const bool ranged = command != Command::flush;
+      const auto length = static_cast<std::uint32_t>(ranged ? rng.between(1, 2'500'000) : 0);
+      const std::uint64_t offset = ranged ? rng.below(kSize - length) : 0;
+      const Bytes request = request_message(command, 0, i, offset, length);
+      stream.insert(stream.end(), request.begin(), request.end());
+      if (command == Command::write) stream.resize(stream.size() + length, std::byte{7});
+    }
+    const bool in_the_middle = seed % 2 == 0;
+    if (in_the_middle) stream.resize(rng.below(stream.size()));
+    client.send(std::move(stream));
+    std::size_t done = 0;
+    while (client.arrived() > 0) done += (take_chunk(client).flags & kChunkDone) != 0 ? 1 : 0;
+    if (!in_the_middle) EXPECT_EQ(done, replies);
+    if (seed % 4 == 0) client.hang_up();
+    Scope scope(env.executor);
+    scope.spawn(server.stop());
+    env.run_until_idle();
+    // It waits for the rest of a payload, but not for ever.
+    env.advance(limits.drain_max);
+    EXPECT_EQ(scope.size(), 0u);
+    EXPECT_EQ(env.buffers.bytes_used(), 0u);
+  }
+}
+
 // With small pipes: what a client does not read has nowhere to go but the server's memory.
 class SlowNbdClientTest : public NbdSessionTest {
  protected:
