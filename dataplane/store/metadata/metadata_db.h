@@ -18,8 +18,8 @@
 // Space       flush() and compact_step() take what they need from the device table before they
 // start:
 //             `no_space` leaves everything as it was. The metadata reserve of the table must cover
-//             one merge of everything beside level 0: CompactionLimits::whole_merge_bytes_max, and the
-//             larger of that again and level0_files_min flushes.
+//             one merge of everything beside level 0: CompactionLimits::whole_merge_bytes_max, and
+//             the larger of that again and level0_files_min flushes.
 // Errors      corrupt: a block is bad; everything else still works, damaged_ranges() tells which
 // keys
 //             may be lost, rebuild_metadata_db() leaves them behind. device_failed from flush():
