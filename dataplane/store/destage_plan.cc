@@ -35,17 +35,23 @@ class Planner {
           change(record, i, BlockChangeKind::zero, {});
         }
         break;
-      case RecordKind::remove_object:
-        if (state_.overlay.removal(record.object) == record.lane_sequence) {
-          plan_.removals.emplace_back(record.object, record.lane_sequence);
-        }
-        break;
+      case RecordKind::remove_object: remove(record); break;
       case RecordKind::share_object:
       case RecordKind::stream_ends: break;
     }
   }
 
  private:
+  // Also when a newer removal is pending: that one may still be rolled back.
+  void remove(const JournalRecord& record) {
+    if (!state_.overlay.removal(record.object)) return;
+    plan_.removals.emplace_back(record.object, record.lane_sequence);
+    for (auto leaf = plan_.leaves.lower_bound({.object = record.object, .leaf = 0});
+         leaf != plan_.leaves.end() && leaf->first.object == record.object; ++leaf) {
+      leaf->second.blocks.clear();
+    }
+  }
+
   void change(const JournalRecord& record, std::uint32_t i, BlockChangeKind kind,
               BlockIndex source) {
     const std::uint32_t block = record.first_block + i;

@@ -4,6 +4,7 @@
 
 #include "dataplane/runtime/gate.h"
 #include "dataplane/store/destager.h"
+#include "dataplane/store/overlap_order.h"
 #include "dataplane/store/store_check.h"
 #include "dataplane/store/store_open.h"
 #include "dataplane/store/store_read.h"
@@ -14,7 +15,11 @@ namespace sarsen {
 class Store::Core {
  public:
   Core(Env& env, Disk& disk, BlockingDisk& blocking_disk, StoreLimits limits)
-      : state(env, disk, blocking_disk, limits), writer(state), reader(state), gate(env.executor) {}
+      : state(env, disk, blocking_disk, limits),
+        writer(state),
+        reader(state),
+        order(env.executor),
+        gate(env.executor) {}
 
   Task<Result<void>> open() {
     auto roots = co_await open_index(state);
@@ -59,6 +64,7 @@ class Store::Core {
   StoreRead reader;
   std::unique_ptr<Destager> destager;
   bool started = false;
+  OverlapOrder order;
   Gate gate;
 };
 
@@ -88,18 +94,25 @@ Task<void> Store::stop() {
 Task<Result<void>> Store::write(WriteRequest request) {
   auto hold = core_->gate.hold();
   if (!hold) co_return fail(make_error(StoreError::stopping));
+  OverlapOrder::Turn turn(core_->order, request.object, request.first_block,
+                          request.data.size() / kBlockBytes);
+  if (!turn.is_first()) co_await turn.wait();
   co_return co_await core_->writer.write(request);
 }
 
 Task<Result<void>> Store::zero(ObjectKey object, BlockRange range, WriteStamp stamp) {
   auto hold = core_->gate.hold();
   if (!hold) co_return fail(make_error(StoreError::stopping));
+  OverlapOrder::Turn turn(core_->order, object, range.first_block, range.block_count);
+  if (!turn.is_first()) co_await turn.wait();
   co_return co_await core_->writer.zero(object, range, stamp);
 }
 
 Task<Result<void>> Store::remove(ObjectKey object, WriteStamp stamp) {
   auto hold = core_->gate.hold();
   if (!hold) co_return fail(make_error(StoreError::stopping));
+  OverlapOrder::Turn turn(core_->order, object, 0, kBlocksPerObject);
+  if (!turn.is_first()) co_await turn.wait();
   co_return co_await core_->writer.remove(object, stamp);
 }
 

@@ -259,7 +259,10 @@ class MetadataFileSystem final : public rocksdb::FileSystem {
     auto reader = files_.read(normal_name(path));
     if (!reader) {
       result->reset();
-      return to_io_status(reader.error());
+      const IOStatus status = to_io_status(reader.error());
+      // RocksDB asserts that its identity either is not there or cannot be read.
+      const bool identity = path.ends_with("/IDENTITY");
+      return identity && status.IsCorruption() ? IOStatus::IOError(status.ToString()) : status;
     }
     *result = std::make_unique<File>(*std::move(reader));
     return IOStatus::OK();

@@ -193,6 +193,39 @@ TEST_F(StoreTest, the_journal_wraps_while_writes_go_on) {
   expect_balanced();
 }
 
+Task<std::vector<Result<void>>> all_of(Executor* executor, std::vector<Task<Result<void>>> tasks) {
+  co_return co_await when_all(*executor, std::move(tasks));
+}
+
+// The large write waits for its extents before it has a sequence: what was called after it must not
+// get ahead.
+TEST_F(StoreTest, overlapping_writes_take_effect_in_the_order_of_their_calls) {
+  std::vector<Task<Result<void>>> tasks;
+  tasks.push_back(write_task(store.get(), 1, 0, data_of(1, 0, 16, 1)));
+  tasks.push_back(write_task(store.get(), 1, 4, data_of(1, 4, 2, 2)));
+  tasks.push_back(store->zero(object(1), {.first_block = 5, .block_count = 3}, {}));
+  tasks.push_back(write_task(store.get(), 1, 7, data_of(1, 7, 1, 3)));
+  for (const auto& done : run(all_of(&node.env().executor, std::move(tasks)))) ASSERT_TRUE(done);
+  const Ids wanted{1, 2, 0, 0, 3, 1};
+  EXPECT_EQ(read(1, 3, 6), wanted);
+  power_cycle();
+  EXPECT_EQ(read(1, 3, 6), wanted);
+  checkpoint();
+  EXPECT_EQ(read(1, 3, 6), wanted);
+}
+
+// A removal that comes together with the writes before it takes them along: nothing of the object
+// is in the index when power fails after the checkpoint.
+TEST_F(StoreTest, a_removal_destaged_with_the_writes_before_it_leaves_nothing) {
+  ASSERT_TRUE(write(1, 15, 3, 1));
+  ASSERT_TRUE(run(store->remove(object(1), {})));
+  checkpoint();
+  power_cycle();
+  EXPECT_EQ(read(1, 15, 3), (Ids{0, 0, 0}));
+  EXPECT_EQ(store->stats().space.data_blocks, 0u);
+  expect_balanced();
+}
+
 // Rot at home is found by the checksum in the index, never returned.
 TEST_F(StoreTest, finds_rot_at_home_and_heals_it_by_an_overwrite) {
   ASSERT_TRUE(write(1, 0, 1, 1));
