@@ -4,27 +4,22 @@
 // Lifecycle   open() (with `create` once, at format), use, close() or destroy. Unflushed writes are
 //             gone after close(), as after a crash.
 // Threads     thread-safe; every call blocks and may do I/O. flush() and compact_step() exclude
-// each
-//             other. RocksDB's own flush thread runs only while flush() waits for it, merging runs
-//             on the caller's thread: in the simulator one thread runs at a time.
+//             each other. RocksDB's own flush thread runs only while flush() waits for it, merging
+//             runs on the caller's thread: in the simulator one thread runs at a time.
 // Borrows     the files, which outlive it; a cursor must not outlive its database.
 // Durability  flush() is the only thing that makes writes durable: when it returns, every write
-// that
-//             returned before it was called survives power loss, over all families at once. A crash
-//             at any point gives the state of some flush, never a part of one.
-// Memory      unflushed_bytes_max (twice that while flush() runs beside writes) + the shared cache
-// +
-//             about 1 MiB. A write beyond unflushed_bytes_max flushes first.
+//             that returned before it was called survives power loss, over all families at once. A
+//             crash at any point gives the state of some flush, never a part of one.
+// Memory      unflushed_bytes_max (twice that while flush() runs beside writes), the shared cache,
+//             and about 1 MiB. A write beyond unflushed_bytes_max flushes first.
 // Space       flush() and compact_step() take what they need from the device table before they
-// start:
-//             `no_space` leaves everything as it was. The metadata reserve of the table must cover
-//             one merge of everything beside level 0: CompactionLimits::whole_merge_bytes_max, and
-//             the larger of that again and level0_files_min flushes.
+//             start: `no_space` leaves everything as it was. The metadata reserve of the table must
+//             cover one merge of everything beside level 0: whole_merge_bytes_max, and the larger
+//             of that again and level0_files_min flushes.
 // Errors      corrupt: a block is bad; everything else still works, damaged_ranges() tells which
-// keys
-//             may be lost, rebuild_metadata_db() leaves them behind. device_failed from flush():
-//             the database takes no more writes (reads go on) until it is opened anew. no_space,
-//             stopped.
+//             keys may be lost, rebuild_metadata_db() leaves them behind. device_failed from
+//             flush(): the database takes no more writes (reads go on) until it is opened anew.
+//             no_space, stopped.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,7 @@
 namespace sarsen {
 namespace {
 
-// Elapsed time runs (RocksDB measures and waits with it); the date, which goes into files, does
-// not.
+// Elapsed time runs (RocksDB measures and waits with it); the date, which goes into files, stands.
 class UndatedClock final : public rocksdb::SystemClockWrapper {
  public:
   using SystemClockWrapper::SystemClockWrapper;

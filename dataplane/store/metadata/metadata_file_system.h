@@ -2,16 +2,16 @@
 // touches no file of the host.
 //
 // What is kept    *.sst in one copy; everything else (MANIFEST, CURRENT, IDENTITY and their
-// temporary
-//                 files) mirrored.
+//                 temporary files) mirrored.
 // What is not     OPTIONS files are refused (our options are code; RocksDB goes on without). *.log
 //                 files exist only as handles, and refuse contents: the journal of the store is the
 //                 log, and every write must say disableWAL.
 // Names           directories are prefixes; any directory exists. Locks are in memory.
 // Durability      Sync and RenameFile are durable when they return (metadata_files.h); syncing a
 //                 directory has nothing left to do.
-// Errors          no_space -> NoSpace, corrupt -> Corruption, not_found -> PathNotFound, else
-// IOError. Borrows         the files, which outlive every handle.
+// Errors          no_space -> NoSpace, corrupt -> Corruption, not_found -> PathNotFound, others ->
+//                 IOError.
+// Borrows         the files, which outlive every handle.
 #pragma once
 
 #include <memory>

@@ -14,7 +14,7 @@
 //             before that brings the file back whole.
 // Space       units of metadata chunks, granted by the table on demand. Units of a removed file are
 //             free again when the record that dropped them is durable and nobody reads the file.
-// Bounded by  mirrored files are read whole into memory when opened (a MANIFEST is under 2 MiB).
+// Bounded by  mirrored files are read whole into memory when opened (a MANIFEST has 128 KiB).
 // Invariants  I-META-2 (table_state.h) and
 //             I-META-5 a block that was synced is never written again before its file is dropped:
 //                      each sync seals the block that it ends in.

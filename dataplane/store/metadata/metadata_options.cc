@@ -16,8 +16,9 @@ constexpr std::size_t kNeverFlushBytes = 1ull << 30;
 constexpr std::size_t kArenaBytes = 256 * 1024;
 constexpr std::size_t kTableBlockBytes = 8 * 1024;
 constexpr double kBloomBitsPerKey = 10;
-// A new MANIFEST is begun beyond this; it is read whole at each opening.
-constexpr std::uint64_t kManifestBytesMax = 256 * 1024;
+// A new MANIFEST is begun beyond this. It is read whole at each opening, and each flush takes a
+// block of it, twice. Must be well above what lists all files once (some 150 bytes each).
+constexpr std::uint64_t kManifestBytesMax = 128 * 1024;
 constexpr std::size_t kReadAheadBytes = 256 * 1024;
 
 // A merge that fails changes nothing and its caller is told; it must not make the database refuse
@@ -59,8 +60,7 @@ rocksdb::DBOptions database_options(const MetadataDbOptions& options, rocksdb::E
   db.create_if_missing = options.create;
   db.create_missing_column_families = options.create;
 
-  // A table file whose index is bad is damage (MetadataDb::damaged_ranges), not a reason to stay
-  // shut.
+  // A table file whose index is bad is damage (MetadataDb::damaged_ranges), no reason to stay shut.
   db.paranoid_checks = false;
 
   // Durability: the families are flushed together or not at all, and only when asked.
