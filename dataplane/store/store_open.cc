@@ -23,6 +23,8 @@ std::uint32_t metadata_reserve(const StoreGeometry& geometry) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>(wanted, geometry.chunk_count / 4));
 }
 
+}  // namespace
+
 TableGeometry table_geometry(const Superblock& superblock) {
   const StoreGeometry& geometry = superblock.geometry;
   TableGeometry table;
@@ -53,6 +55,8 @@ MetadataDbOptions db_options(const Superblock& superblock, const StoreLimits& li
   return options;
 }
 
+namespace {
+
 struct OpenedIndex {
   std::unique_ptr<DeviceTable> table;
   std::unique_ptr<MetadataFiles> files;
@@ -71,6 +75,23 @@ Result<std::uint64_t> number_at(const MetadataDb& db, std::string_view key) {
   return load_little_endian<std::uint64_t>(reinterpret_cast<const std::byte*>((*value)->data()));
 }
 
+}  // namespace
+
+Result<IndexRoots> read_index_roots(const MetadataDb& db, const Superblock& superblock) {
+  IndexRoots roots;
+  auto live_from = number_at(db, kLiveFromKey);
+  if (!live_from) return fail(live_from.error());
+  roots.live_from = SegmentGeneration(*live_from);
+  for (std::uint32_t lane = 0; lane < superblock.geometry.lane_count; ++lane) {
+    auto applied = number_at(db, applied_key(LaneId(lane)));
+    if (!applied) return fail(applied.error());
+    roots.applied.emplace_back(*applied);
+  }
+  return roots;
+}
+
+namespace {
+
 // On a thread of the pool.
 Result<OpenedIndex> open_parts(BlockingDisk& disk, const Superblock& superblock,
                                const StoreLimits& limits) {
@@ -83,14 +104,9 @@ Result<OpenedIndex> open_parts(BlockingDisk& disk, const Superblock& superblock,
   if (!db) return fail(db.error());
   opened.db = *std::move(db);
 
-  auto live_from = number_at(*opened.db, kLiveFromKey);
-  if (!live_from) return fail(live_from.error());
-  opened.roots.live_from = SegmentGeneration(*live_from);
-  for (std::uint32_t lane = 0; lane < superblock.geometry.lane_count; ++lane) {
-    auto applied = number_at(*opened.db, applied_key(LaneId(lane)));
-    if (!applied) return fail(applied.error());
-    opened.roots.applied.emplace_back(*applied);
-  }
+  auto roots = read_index_roots(*opened.db, superblock);
+  if (!roots) return fail(roots.error());
+  opened.roots = *std::move(roots);
   auto cursor = opened.db->cursor(MetadataFamily::allocator, {}, {});
   for (; cursor.valid(); cursor.next()) {
     auto key = decode_chunk_key(std::as_bytes(std::span(cursor.key())));

@@ -11,6 +11,12 @@ struct IndexRoots {
   std::vector<LaneSequence> applied;  // by lane
 };
 
+// Where the superblock says that the device table is, and how the database is opened.
+TableGeometry table_geometry(const Superblock& superblock);
+MetadataDbOptions db_options(const Superblock& superblock, const StoreLimits& limits);
+// On a thread of the pool. Error: corrupt_index, the database's.
+Result<IndexRoots> read_index_roots(const MetadataDb& db, const Superblock& superblock);
+
 Task<Result<Superblock>> format_store(Env& env, Disk& disk, BlockingDisk& blocking_disk,
                                       FormatOptions options);
 
