@@ -3,7 +3,8 @@
 // Lifecycle  connect() gives a client that has said hello. When the connection ends, calls under
 // way
 //            and later ones answer connection_reset, and broken() is true: make another client.
-//            `co_await stop()` before destruction; it ends the calls under way.
+//            A peer that is gone without a word shows only in calls that time out: stop and make
+//            another then. `co_await stop()` before destruction; it ends the calls under way.
 // Shard      One.
 // Memory     I-WIRE-3: spans of a call are touched only until it returns, whatever its outcome.
 // Bounded    By what the server announced: calls wait for their turn, within their deadline.

@@ -43,6 +43,7 @@ RpcSession::RpcSession(const Env& env, RpcService& service, const ServerIdentity
       operations_(env.executor, identity.operations_max, 1),
       data_bytes_(env.executor, identity.data_bytes_max, 1),
       running_(env.executor),
+      closed_(env.executor),
       scope_(env.executor) {
   SARSEN_ASSERT(identity.data_bytes_max >= kDataBytesMax, "every request must be able to run");
 }
@@ -72,7 +73,7 @@ void RpcSession::shut_down() {
 
 Task<void> RpcSession::close_when_drained() {
   co_await running_.close();
-  stream_.close();
+  abort();
 }
 
 Task<Result<void>> RpcSession::greet() {
@@ -126,13 +127,13 @@ Task<Result<void>> RpcSession::take_request(ReceivedFrame frame) {
 }
 
 Task<Result<void>> RpcSession::reserve(std::uint64_t bytes, Held* held) {
-  auto operation = co_await operations_.acquire(1);
+  auto operation = co_await operations_.acquire(1, closed_.token());
   if (!operation) co_return fail(operation.error());
   held->operation = std::move(*operation);
-  auto own = co_await data_bytes_.acquire(bytes);
+  auto own = co_await data_bytes_.acquire(bytes, closed_.token());
   if (!own) co_return fail(own.error());
   held->data_bytes = std::move(*own);
-  auto shared = co_await server_bytes_.acquire(bytes);
+  auto shared = co_await server_bytes_.acquire(bytes, closed_.token());
   if (!shared) co_return fail(shared.error());
   held->server_bytes = std::move(*shared);
   co_return Result<void>();

@@ -18,6 +18,7 @@
 
 #include "dataplane/base/intrusive_list.h"
 #include "dataplane/base/result.h"
+#include "dataplane/runtime/cancel.h"
 #include "dataplane/runtime/env.h"
 #include "dataplane/runtime/gate.h"
 #include "dataplane/runtime/scope.h"
@@ -37,7 +38,10 @@ class RpcSession final : public ListNode {
 
   Task<Result<void>> run();
   void shut_down();
-  void abort() { stream_.close(); }
+  void abort() {
+    closed_.cancel(RuntimeError::connection_reset);
+    stream_.close();
+  }
 
  private:
   struct Held {
@@ -78,6 +82,7 @@ class RpcSession final : public ListNode {
   Semaphore data_bytes_;
   Gate running_;
   bool serving_ = false;
+  CancelSource closed_;  // ends the reader's waits for budget
   Scope scope_;
 };
 

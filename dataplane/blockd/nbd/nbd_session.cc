@@ -8,6 +8,7 @@
 #include "dataplane/base/assert.h"
 #include "dataplane/blockd/nbd/nbd_error.h"
 #include "dataplane/runtime/error.h"
+#include "dataplane/runtime/timeout.h"
 #include "dataplane/runtime/when_all.h"
 
 namespace sarsen::nbd {
@@ -38,6 +39,7 @@ Session::Session(const Env& env, Exports& exports, SessionLimits limits, Semapho
       bytes_(env.executor, limits.bytes_in_flight_max, 1),
       running_(env.executor),
       replies_(env.executor, replies_max(limits)),
+      closed_(env.executor),
       scope_(env.executor) {
   SARSEN_ASSERT(limits.bytes_in_flight_max >= kBudgetBytesMin, "every request must be able to run");
   SARSEN_ASSERT(limits.receive_buffer_bytes >= kOptionBytesMax, "an option must fit the buffer");
@@ -72,7 +74,7 @@ void Session::shut_down() {
 
 Task<void> Session::close_when_drained() {
   co_await running_.close();
-  connection_->close();
+  abort();
 }
 
 void Session::check_progress() {
@@ -81,7 +83,7 @@ void Session::check_progress() {
                     (send_deadline_ && now >= *send_deadline_);
   if (!late) return;
   too_slow_ = true;
-  connection_->close();
+  abort();
 }
 
 BootTime Session::deadline_for(std::uint64_t bytes) const {
@@ -252,9 +254,9 @@ Task<Result<void>> Session::begin_read_in_one_reply(OngoingPointer ongoing) {
 
 Task<Result<Session::Bytes>> Session::reserve(std::uint64_t bytes) {
   bytes = round_up(bytes, kBlockBytes);
-  auto own = co_await bytes_.acquire(bytes);
+  auto own = co_await bytes_.acquire(bytes, closed_.token());
   if (!own) co_return fail(own.error());
-  auto shared = co_await server_bytes_.acquire(bytes);
+  auto shared = co_await server_bytes_.acquire(bytes, closed_.token());
   if (!shared) co_return fail(shared.error());
   co_return Bytes{std::move(*own), std::move(*shared)};
 }
@@ -265,7 +267,7 @@ Task<Result<Buffer>> Session::allocate(std::uint64_t bytes) {
   while (true) {
     auto buffer = env_.buffers.allocate(bytes);
     if (buffer || env_.clock.now() >= give_up) co_return buffer;
-    co_await env_.clock.sleep(kMemoryRetry);
+    SARSEN_CO_TRY(co_await sleep_for(env_.clock, kMemoryRetry, closed_.token()));
   }
 }
 
@@ -373,7 +375,7 @@ Task<void> Session::write_replies() {
     for (const Outgoing& outgoing : batch) outgoing.reply.append_pieces(pieces);
     const auto sent = co_await send(pieces);
     // The reader learns of it too; replies that follow are dropped by sends that fail at once.
-    if (!sent) connection_->close();
+    if (!sent) abort();
     replies_done_ += batch.size();
     pieces.clear();
     batch.clear();

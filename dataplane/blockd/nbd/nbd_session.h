@@ -31,6 +31,7 @@
 #include "dataplane/blockd/nbd/nbd_handshake.h"
 #include "dataplane/blockd/nbd/nbd_reply.h"
 #include "dataplane/blockd/nbd/nbd_request.h"
+#include "dataplane/runtime/cancel.h"
 #include "dataplane/runtime/env.h"
 #include "dataplane/runtime/gate.h"
 #include "dataplane/runtime/queue.h"
@@ -66,7 +67,10 @@ class Session final : public ListNode {
 
   Task<Result<void>> run();
   void shut_down();
-  void abort() { connection_->close(); }
+  void abort() {
+    closed_.cancel(RuntimeError::connection_reset);
+    connection_->close();
+  }
   // Ends the session when the client has missed a deadline. To be called now and then.
   void check_progress();
 
@@ -135,6 +139,7 @@ class Session final : public ListNode {
   Queue<Outgoing> replies_;  // room for every slot: a push never waits
   std::uint64_t replies_done_ = 0;
   bool serving_ = false;
+  CancelSource closed_;  // ends the reader's waits for memory
   std::optional<BootTime> receive_deadline_;
   std::optional<BootTime> send_deadline_;
   bool too_slow_ = false;

@@ -164,6 +164,22 @@ TEST_F(NbdSessionTest, waits_for_memory_that_others_use) {
   EXPECT_EQ(client->arrived(), kSimpleReplyBytes + 8192);
 }
 
+// A session that waits for memory must not outlive its connection, nor hold up a stop.
+TEST_F(NbdSessionTest, stops_waiting_for_memory_when_it_is_ended) {
+  limits.drain_max = seconds(1);
+  start();
+  auto client = connect_to_default(false);
+  auto others = env.buffers.allocate((256u << 20) - 4096);
+  client->send(request_message(Command::read, 0, 1, 0, 8192));
+  Scope scope(env.executor);
+  scope.spawn(server->stop());
+  env.run_until_idle();
+  EXPECT_EQ(scope.size(), 1u);
+  env.advance(seconds(1));
+  EXPECT_EQ(scope.size(), 0u);
+  server.reset();
+}
+
 TEST_F(NbdSessionTest, sends_holes_for_long_zeros_and_data_for_the_rest) {
   start();
   auto client = connect_to_default(true);
