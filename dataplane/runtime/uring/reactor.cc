@@ -161,8 +161,10 @@ void Reactor::notify() {
   // Dekker's handshake with wait(): the caller made its work visible, then looks here; wait() says
   // that it sleeps, then looks for work. One of the two sees the other.
   if (!sleeping_.load() || !sleeping_.exchange(false)) return;
+  const int errno_before = errno;  // of the code that a signal handler interrupted
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_descriptor_, &one, sizeof(one));
+  errno = errno_before;
 }
 
 void Reactor::arm_wake_poll() {
