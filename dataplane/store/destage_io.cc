@@ -187,35 +187,44 @@ Result<void> Destager::change_leaf(Batch& batch, const LeafChange& change, Index
 
 Task<Result<void>> Destager::write_home_run(std::span<const Move> moves, const Pieces* pieces) {
   const std::size_t bytes = moves.size() * kBlockBytes;
+  const ByteOffset home(moves.front().home.value * kBlockBytes);
+  state_.home_bytes_written += bytes;
+  if (const auto data = pieces->together(moves)) co_return co_await state_.disk.write(home, *data);
   auto staging = state_.env.buffers.allocate(bytes);
   if (!staging) co_return fail(staging.error());
   for (std::size_t i = 0; i < moves.size(); ++i) {
     const auto data = pieces->block(moves[i].source);
     std::memcpy(staging->data() + i * kBlockBytes, data.data(), kBlockBytes);
   }
-  state_.home_bytes_written += bytes;
-  co_return co_await state_.disk.write(ByteOffset(moves.front().home.value * kBlockBytes),
-                                       staging->span(0, bytes));
+  co_return co_await state_.disk.write(home, staging->span(0, bytes));
+}
+
+// One of those who write side by side: takes the next run until none is left or one has failed.
+Task<Result<void>> Destager::write_next_homes(HomeRuns* runs, const Pieces* pieces) {
+  while (!runs->failed && !runs->left.empty()) {
+    std::size_t count = 1;
+    while (count < runs->left.size() && count < kWriteBlocksMax &&
+           runs->left[count].home.value == runs->left.front().home.value + count) {
+      ++count;
+    }
+    const auto run = runs->left.first(count);
+    runs->left = runs->left.subspan(count);
+    auto written = co_await write_home_run(run, pieces);
+    runs->failed = runs->failed || !written;
+    SARSEN_CO_TRY(std::move(written));
+  }
+  co_return Result<void>{};
 }
 
 Task<Result<void>> Destager::write_homes(const Batch* batch, const Pieces* pieces) {
   std::vector<Move> moves = batch->moves;
   std::sort(moves.begin(), moves.end(),
             [](const Move& a, const Move& b) { return a.home < b.home; });
+  HomeRuns runs{.left = moves};
   std::vector<Task<Result<void>>> tasks;
-  Result<void> done;
-  for (std::size_t i = 0; i < moves.size() && done;) {
-    std::size_t end = i + 1;
-    while (end < moves.size() && end - i < kWriteBlocksMax &&
-           moves[end].home.value == moves[i].home.value + (end - i)) {
-      ++end;
-    }
-    tasks.push_back(write_home_run(std::span(moves).subspan(i, end - i), pieces));
-    i = end;
-    if (tasks.size() == kTransfersMax || i == moves.size()) {
-      done = first_error(co_await when_all(state_.env.executor, std::exchange(tasks, {})));
-    }
-  }
+  const std::size_t writers = std::min<std::size_t>(moves.size(), state_.limits.home_writes_max);
+  for (std::size_t i = 0; i < writers; ++i) tasks.push_back(write_next_homes(&runs, pieces));
+  auto done = first_error(co_await when_all(state_.env.executor, std::move(tasks)));
   const bool flush =
       state_.disk.info().volatile_cache && !state_.env.faults.planted("destage.no_flush");
   if (done && flush) done = co_await state_.disk.flush();  // I-STORE-6

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,16 @@ struct Destager::Pieces {
   std::span<const std::byte> block(BlockIndex source) const {
     const Piece& piece = of(source);
     return piece.data.span((source.value - piece.start.value) * kBlockBytes, kBlockBytes);
+  }
+  // The data of all `moves`, when it lies in one piece of memory in their order.
+  std::optional<std::span<const std::byte>> together(std::span<const Move> moves) const {
+    const Piece& piece = of(moves.front().source);
+    const std::uint64_t first = moves.front().source.value - piece.start.value;
+    for (std::size_t i = 1; i < moves.size(); ++i) {
+      if (moves[i].source.value != moves.front().source.value + i) return std::nullopt;
+    }
+    if (first + moves.size() > piece.blocks) return std::nullopt;
+    return piece.data.span(first * kBlockBytes, moves.size() * kBlockBytes);
   }
   bool is_good(BlockIndex source, std::uint32_t checksum) const {
     const Piece& piece = of(source);

@@ -77,16 +77,27 @@ class Planner {
     change.pg_epoch = record.stamp.pg_epoch;
     change.pg_sequence = record.stamp.pg_sequence;
     change.change_generation = record.stamp.change_generation;
-    LeafChange& leaf = plan_.leaves[{.object = record.object,
-                                     .leaf = static_cast<std::uint16_t>(block / kLeafBlocks)}];
-    leaf.lane = record.lane;
+    LeafChange& leaf = leaf_of(record, static_cast<std::uint16_t>(block / kLeafBlocks));
     // Records come in the order of their sequences: the last one of a block counts.
     std::erase_if(leaf.blocks, [&](const BlockChange& c) { return c.block == change.block; });
     leaf.blocks.push_back(change);
   }
 
+  // Blocks of a record come one after the other: mostly it is the leaf of the one before.
+  LeafChange& leaf_of(const JournalRecord& record, std::uint16_t number) {
+    const LeafKey key{.object = record.object, .leaf = number};
+    if (last_ == nullptr || key != last_key_) {
+      last_ = &plan_.leaves[key];
+      last_->lane = record.lane;
+      last_key_ = key;
+    }
+    return *last_;
+  }
+
   StoreState& state_;
   DestagePlan& plan_;
+  LeafKey last_key_;
+  LeafChange* last_ = nullptr;  // maps do not move their values
 };
 
 }  // namespace

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,11 @@ class Destager {
   };
   // Journal data of a batch in memory.
   struct Pieces;
+  // Moves, sorted by home, that wait for one of the writers.
+  struct HomeRuns {
+    std::span<const Move> left;
+    bool failed = false;
+  };
   // A leaf in its new version, and what changed beside it.
   struct NewLeaf {
     LeafKey key;
@@ -86,6 +92,7 @@ class Destager {
   Result<std::vector<BlockIndex>> homes_for(Batch& batch, const IndexLeaf& leaf,
                                             const LeafChange& change);
   Task<Result<void>> write_homes(const Batch* batch, const Pieces* pieces);
+  Task<Result<void>> write_next_homes(HomeRuns* runs, const Pieces* pieces);
   Task<Result<void>> write_home_run(std::span<const Move> moves, const Pieces* pieces);
   Task<Result<void>> commit(Batch* batch);
   void account(Batch& batch, CommitTicket ticket);

@@ -41,6 +41,8 @@ struct StoreLimits {
   std::uint64_t metadata_cache_bytes = 32 * kMiB;
   // Settled segments that are destaged together; more of them coalesce more.
   std::uint32_t destage_segments_max = 2;
+  // Home writes side by side. Homes are single blocks all over the device.
+  std::uint32_t home_writes_max = 64;
   // Destaging begins when this share of the segments (in percent) is used, and at once when idle.
   std::uint32_t destage_start_percent = 30;
   // The index is flushed when this share of the segments waits for it.

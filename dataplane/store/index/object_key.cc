@@ -67,6 +67,7 @@ std::uint32_t reverse_bits(std::uint32_t value) {
 }
 
 std::strong_ordering key_order(const LeafKey& a, const LeafKey& b) {
+  if (a.object == b.object) return a.leaf <=> b.leaf;  // without the hashes
   const auto fields = [](const LeafKey& key) {
     const ObjectKey& object = key.object;
     return std::tuple(object.pool,
