@@ -4,7 +4,7 @@
 //
 // Reads one command a line, answers each with one line of JSON:
 //   format JOURNAL_BYTES                 overwrites FILE
-//   open                                 seconds that it took, and what recovery met
+//   open [HOME_WRITES]                   seconds that it took, and what recovery met
 //   fill OBJECTS                         writes whole objects, 1 MiB at a time, 4 at once
 //   write DEPTH OBJECTS SECONDS          4 KiB at random blocks of objects that were filled
 //   read DEPTH OBJECTS SECONDS           the same, reading
@@ -230,6 +230,9 @@ Task<bool> Bench::obey(std::string line) {
     StoreLimits limits;
     // Work that a pause would do is work of the writes: it must not vanish between two slices.
     limits.idle_destage_after = seconds(3600);
+    if (const std::uint64_t writes = number(); writes != 0) {
+      limits.home_writes_max = static_cast<std::uint32_t>(writes);
+    }
     store_ = must("open", co_await Store::open(env_, *disk_, *blocking_disk_, limits));
     answer["seconds"] = elapsed();
     answer["records"] = store_->recovery().records_replayed;
