@@ -159,7 +159,7 @@ PRODUCTS = [
     ("2 * (3 + n) * 4;", False),
     ("3 *\n  n);", False),
 ]
-# (coroutine parameter, does it refer to the seam?)
+# (coroutine parameter, does it refer to something that lives longer than any coroutine?)
 PARAMETERS = [
     ("Env& env,", True),
     ("const Disk& disk)", True),
@@ -209,7 +209,7 @@ def main():
             failed += 1
             print(f"bites: check_tidy takes this for the wrong kind of product: {product}")
     for parameter, dropped in PARAMETERS:
-        if bool(check_tidy.SEAM.match(parameter)) != dropped:
+        if bool(check_tidy.LIVES_LONGER.match(parameter)) != dropped:
             failed += 1
             print(f"bites: check_tidy is wrong about the coroutine parameter {parameter}")
     print(f"bites: {len(cases) + len(TIDY_CASES) + len(PRODUCTS) + len(PARAMETERS)} cases, {failed} failed")

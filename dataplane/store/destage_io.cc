@@ -27,7 +27,8 @@ Task<Result<void>> Destager::read_piece(BlockIndex start, std::uint32_t blocks, 
   Pieces::Piece piece{.start = start, .blocks = blocks, .data = *std::move(buffer), .bad = {}};
   piece.bad.assign(blocks, false);
   const ByteOffset offset(start.value * kBlockBytes);
-  auto read = co_await state_.disk.read(offset, piece.data.span(0, blocks * kBlockBytes));
+  auto read =
+      co_await state_.disk.read(offset, piece.data.span(0, std::size_t{blocks} * kBlockBytes));
   for (std::uint32_t i = 0; !read && i < blocks; ++i) {
     const std::size_t at = std::size_t{i} * kBlockBytes;
     auto single =
