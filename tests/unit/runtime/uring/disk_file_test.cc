@@ -75,13 +75,9 @@ class LoopDevice {
   explicit LoopDevice(const std::string& backing) {
     const int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
     const int file = open(backing.c_str(), O_RDWR | O_CLOEXEC);
-    const int number = control < 0 ? -1 : ioctl(control, LOOP_CTL_GET_FREE);
-    if (number >= 0 && file >= 0) {
-      name_ = "loop" + std::to_string(number);
-      descriptor_ = open(path().c_str(), O_RDWR | O_CLOEXEC);
-      loop_config config{};
-      config.fd = static_cast<__u32>(file);
-      if (descriptor_ < 0 || ioctl(descriptor_, LOOP_CONFIGURE, &config) != 0) name_.clear();
+    // Whoever else wants a free one may be faster.
+    for (int attempt = 0; control >= 0 && file >= 0 && name_.empty() && attempt < 50; ++attempt) {
+      attach(ioctl(control, LOOP_CTL_GET_FREE), file);
     }
     if (control >= 0) close(control);
     if (file >= 0) close(file);
@@ -110,6 +106,17 @@ class LoopDevice {
   }
 
  private:
+  void attach(int number, int file) {
+    if (number < 0) return;
+    name_ = "loop" + std::to_string(number);
+    descriptor_ = open(path().c_str(), O_RDWR | O_CLOEXEC);
+    loop_config config{};
+    config.fd = static_cast<__u32>(file);
+    if (descriptor_ >= 0 && ioctl(descriptor_, LOOP_CONFIGURE, &config) == 0) return;
+    if (descriptor_ >= 0) close(std::exchange(descriptor_, -1));
+    name_.clear();
+  }
+
   std::string name_;
   int descriptor_ = -1;
 };
