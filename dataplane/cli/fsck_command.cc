@@ -159,7 +159,7 @@ Task<bool> look_at_structures(Fsck* fsck, Env& env, OverlayImage& image, Disk& d
     fsck->meet(*contents->damage, contents->table ? "metadata database" : "device table");
     co_return false;
   }
-  if (const auto repairs = contents->table->stats().repairs; repairs > 0) {
+  if (const auto repairs = contents->table_stats_found.repairs; repairs > 0) {
     fsck->problem("device table", "no data, but less protection",
                   fmt::format("{} records are good in one mirror only", repairs));
   }

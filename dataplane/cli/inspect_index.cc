@@ -63,9 +63,8 @@ void list_extents(const LeafKey& key, const IndexLeaf& leaf, Json& extents) {
 }  // namespace
 
 Json inspect_table(Inspection& inspection) {
-  const DeviceTable& table = *inspection.contents.table;
-  const TableStats stats = table.stats();
-  const TableState state = table.state();
+  const TableStats& stats = inspection.contents.table_stats_found;
+  const TableState& state = inspection.contents.table_found;
   std::map<std::uint32_t, std::uint64_t> lanes;
   for (const ChunkOwner& owner : state.owners) {
     if (owner.is_lane()) ++lanes[owner.lane_id().value];

@@ -11,6 +11,8 @@ Result<void> open_metadata(StoreContents& contents, BlockingDisk& disk) {
   auto table = DeviceTable::open(disk, table_geometry(superblock));
   if (!table) return fail(table.error());
   contents.table = *std::move(table);
+  contents.table_found = contents.table->state();
+  contents.table_stats_found = contents.table->stats();
   contents.files = MetadataFiles::open(disk, *contents.table);
   auto db = MetadataDb::open(*contents.files, db_options(superblock, StoreLimits{}));
   if (!db) return fail(db.error());

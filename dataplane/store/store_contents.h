@@ -18,6 +18,8 @@ namespace sarsen {
 struct StoreContents {
   SuperblockReading reading;
   std::unique_ptr<DeviceTable> table;
+  TableState table_found;  // as it was before RocksDB opened its files and wrote new ones
+  TableStats table_stats_found;
   std::unique_ptr<MetadataFiles> files;
   std::unique_ptr<MetadataDb> db;
   IndexRoots roots;             // when `db` is there and `damage` is not

@@ -148,6 +148,17 @@ for end in journal home; do
   check "inspect and fsck change nothing ($end)" [ "$before" = "$(cksum <"$image")" ]
 done
 
+# --- a daemon has it: neither format nor fsck; a look is allowed
+hold() { python3 -c 'import fcntl, subprocess, sys
+with open(sys.argv[1], "r+b") as held:
+    fcntl.lockf(held, fcntl.LOCK_EX)
+    sys.exit(subprocess.run(sys.argv[2:]).returncode)' "$image" "$@"; }
+held_id=$(id_of)
+export -f hold; export image
+expect "format of a store in use" 1 "another process has this store open" bash -c "hold $sarsen device format $image --destroy --confirm $held_id"
+expect "fsck of a store in use" 2 "in use" bash -c "hold $sarsen device fsck $image"
+expect "inspect of a store in use" 0 "readable" bash -c "hold $sarsen device inspect $image"
+
 # --- one rotten byte at home
 at=$(grep -abo 'block 123' "$image" | tail -1 | cut -d: -f1)
 bytes_at $((at + 2000)) '!'
