@@ -123,13 +123,22 @@ void talk_to_client(std::span<const std::byte> input, std::uint64_t order) {
   scope.spawn(make_calls(&env.env, &client));
   env.run_until_idle();
   scope.spawn(receive_all(connection.get()));
-  // The answer to hello comes first; the others when the calls have been made.
+  // The answer to hello comes first; the others when the calls have been made, and half of the last
+  // one when their deadline has passed.
   std::vector<Frame> frames = frames_of(input);
+  if (frames.empty()) frames.emplace_back();
+  const Frame last = std::move(frames.back());
+  frames.pop_back();
+  const auto half = last.begin() + std::ssize(last) / 2;
   const auto rest = frames.begin() + std::min<std::ptrdiff_t>(1, std::ssize(frames));
   scope.spawn(send_all(connection.get(), {frames.begin(), rest}));
   env.run_until_idle();
-  scope.spawn(send_all(connection.get(), {rest, frames.end()}));
+  std::vector<Frame> in_time(rest, frames.end());
+  in_time.emplace_back(last.begin(), half);
+  scope.spawn(send_all(connection.get(), std::move(in_time)));
   env.advance(seconds(5));
+  scope.spawn(send_all(connection.get(), {Frame(half, last.end())}));
+  env.run_until_idle();
   connection->close();
   env.run_until_idle();
   if (client) env.run(client->stop());
