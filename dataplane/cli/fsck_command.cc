@@ -148,8 +148,8 @@ void judge_superblocks(Fsck& fsck, const SuperblockReading& reading) {
 }
 
 // Superblock, table, index and journal, as they lie there. False: there is no store to open.
-Task<bool> look_at_structures(Fsck* fsck, Env& env, OverlayImage& image, Disk& disk) {
-  auto contents = co_await read_store_contents(env, disk, image);
+Task<bool> look_at_structures(Fsck* fsck, Env& env, OverlayImage* image, Disk& disk) {
+  auto contents = co_await read_store_contents(env, disk, *image);
   if (!contents) {
     fsck->meet(contents.error(), "superblock");
     co_return false;
@@ -228,7 +228,7 @@ Task<void> check_device(ShardContext context, Fsck* fsck) {
   }
   OverlayImage image(**below);
   OverlayDisk disk(image, context.env.executor);
-  if (!co_await look_at_structures(fsck, context.env, image, disk)) co_return;
+  if (!co_await look_at_structures(fsck, context.env, &image, disk)) co_return;
   image.clear();  // the store meets what its daemon would meet
 
   StoreLimits limits;
@@ -299,14 +299,15 @@ ExitCode run_device_fsck(const FsckOptions& options) {
   Fsck fsck;
   fsck.progress = isatty(STDERR_FILENO) != 0;
   auto file = DiskFile::open(options.path, OpenMode::inspect);
-  if (file) {
-    fsck.file = *std::move(file);
-    const auto ran =
-        run_on_one_shard([&fsck](ShardContext context) { return check_device(context, &fsck); });
-    if (!ran) fsck.could_not = ran.error().message();
+  if (!file) {
+    close(*claim);
+    return print_failure(ExitCode::could_not, file.error().message(), options.format);
   }
+  fsck.file = *std::move(file);
+  const auto ran =
+      run_on_one_shard([&fsck](ShardContext context) { return check_device(context, &fsck); });
+  if (!ran) fsck.could_not = ran.error().message();
   close(*claim);
-  if (!file) return print_failure(ExitCode::could_not, file.error().message(), options.format);
   return report_fsck(options, fsck);
 }
 

@@ -98,8 +98,11 @@ Task<void> inspect_parts(InspectRun* run, Env& env, Disk& disk, const StoreConte
       .env = env, .disk = disk, .contents = *contents, .object = run->object, .sound = true};
   if (run->wants(InspectPart::journal)) {
     auto journal = co_await inspect_journal(&inspection);
-    if (journal) run->report["journal"] = *std::move(journal);
-    if (!journal) run->could_not = journal.error().message();
+    if (!journal) {
+      run->could_not = journal.error().message();
+    } else {
+      run->report["journal"] = *std::move(journal);
+    }
   }
   co_await env.blocking.run([&] {
     if (contents->table && run->wants(InspectPart::table)) {

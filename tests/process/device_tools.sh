@@ -53,6 +53,7 @@ check() {
 }
 
 blank() { rm -f "$image"; truncate -s "${1:-64M}" "$image"; }
+# shellcheck disable=SC2059  # the bytes are written as escapes of a format
 bytes_at() { printf "$2" | dd of="$image" bs=1 seek="$1" conv=notrunc status=none; }
 id_of() { "$sarsen" device inspect "$image" superblock -o json | python3 -c 'import json,sys; print(json.load(sys.stdin)["superblock"]["device_id"])'; }
 new_store() { rm -f "$image"; "$sarsen" device format "$image" --create --size 64M >/dev/null; }
