@@ -33,6 +33,8 @@ Task<Result<void>> Destager::read_piece(BlockIndex start, std::uint32_t blocks, 
     const std::size_t at = std::size_t{i} * kBlockBytes;
     auto single =
         co_await state_.disk.read(ByteOffset(offset.value + at), piece.data.span(at, kBlockBytes));
+    // A device that is gone says nothing about its blocks.
+    if (!single && is(single.error(), RuntimeError::device_gone)) co_return fail(single.error());
     piece.bad[i] = !single.has_value();
   }
   pieces->add(std::move(piece));
@@ -228,8 +230,8 @@ Task<Result<void>> Destager::write_homes(const Batch* batch, const Pieces* piece
   auto done = first_error(co_await when_all(state_.env.executor, std::move(tasks)));
   const bool flush =
       state_.disk.info().volatile_cache && !state_.env.faults.planted("destage.no_flush");
-  if (done && flush) done = co_await state_.disk.flush();  // I-STORE-6
-  if (done) co_return done;
+  if (done && flush) done = co_await state_.flush();  // I-STORE-6
+  if (done || is(done.error(), RuntimeError::out_of_memory)) co_return done;
   // Home blocks may be torn now; the journal still has them, and keeps them.
   state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));
   co_return fail(*state_.failure);

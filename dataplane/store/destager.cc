@@ -81,7 +81,9 @@ Task<void> Destager::run() {
     }
     turn->give_back();
     state_.destage_progress.notify_all();
-    if (!done && is(done.error(), StoreError::device_failed)) state_.fail_writes(done.error());
+    if (!done && done.error().error_class() == ErrorClass::failed) {
+      state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));
+    }
     if (!done && !state_.failure && !stopping_) {
       // Memory or space ran out for the moment: try again when something has changed.
       co_await state_.env.clock.sleep(milliseconds(20));
@@ -92,6 +94,8 @@ Task<void> Destager::run() {
 
 // A store that has been left alone destages everything, so that it starts quickly next time.
 Task<void> Destager::look_if_idle() {
+  // Level-triggered: whatever cue was missed, a look now and then finds what is due.
+  state_.destage_cue.notify_all();
   const std::uint64_t groups = state_.journal->groups_written();
   const bool quiet = std::exchange(groups_seen_, groups) == groups;
   if (!quiet || state_.failure || state_.overlay.empty()) co_return;

@@ -31,6 +31,12 @@ inline Error make_error(StoreError code) {
 inline Error make_error(StoreError code, std::string detail) {
   return {store_errors(), static_cast<int>(code), std::move(detail)};
 }
+// What an error of the index means to the store: corrupt_index when data is bad, the error itself
+// when the device did not answer.
+inline Error index_error(const Error& error) {
+  if (error.error_class() != ErrorClass::corrupt) return error;
+  return make_error(StoreError::corrupt_index, error.message());
+}
 inline bool is(const Error& error, StoreError code) {
   return &error.category() == &store_errors() && error.code() == static_cast<int>(code);
 }

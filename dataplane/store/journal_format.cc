@@ -204,7 +204,10 @@ std::uint32_t encode_group(const GroupHeader& header, std::span<const JournalRec
   writer.u32(header.previous_group_count);
   writer.u32(header.previous_checksum);
   writer.u16(header.seal ? kFlagSeal : 0);
-  writer.zeros(kGroupHeaderBytes - writer.offset());
+  writer.zeros(6);
+  writer.put(header.segment_first_lsn);
+  writer.put(header.previous_segment_first_lsn);
+  SARSEN_ASSERT(writer.offset() == kGroupHeaderBytes, "the header of a group");
   for (const JournalRecord& record : records) encode_record(writer, record);
   for (const JournalRecord& record : echo) encode_record(writer, record);
   writer.zeros(writer.remaining());
@@ -276,7 +279,9 @@ Result<JournalGroup> decode_group(std::span<const std::byte> header_part, std::u
   header.previous_group_count = reader.u32();
   header.previous_checksum = reader.u32();
   header.seal = (reader.u16() & kFlagSeal) != 0;
-  reader.zeros(kGroupHeaderBytes - reader.offset());
+  reader.zeros(6);
+  header.segment_first_lsn = reader.get<JournalLsn>();
+  header.previous_segment_first_lsn = reader.get<JournalLsn>();
   for (std::uint32_t i = 0; i < record_count && reader.ok(); ++i) {
     group.records.push_back(decode_record(reader));
     if (!plausible(group.records.back(), header.payload_blocks)) return bad("a record");

@@ -96,6 +96,8 @@ struct GroupHeader {
   SegmentGeneration previous_generation;   // of the segment before in the stream; 0: none
   std::uint32_t previous_group_count = 0;  // groups in that segment
   std::uint32_t previous_checksum = 0;     // header checksum of the group before; 0: none
+  JournalLsn segment_first_lsn;            // first_lsn of group 0 of this segment
+  JournalLsn previous_segment_first_lsn;   // and of the segment before; 0: none
   bool seal = false;
   bool operator==(const GroupHeader&) const = default;
 };

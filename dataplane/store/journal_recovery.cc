@@ -53,7 +53,7 @@ class StreamWalk {
     if (recorded_end && expected_ < *recorded_end) lose(expected_, *recorded_end);
     const GroupHeader& any = groups_.front().header;
     end_ = std::max(expected_, durable_);
-    into_.ends.push_back({.run = any.run, .stream = any.stream, .end = end_});
+    into_.ends.push_back({.run = any.run, .stream = any.stream, .end = durable_});
     count_rolled_back();
     co_return Result<void>{};
   }
@@ -68,12 +68,11 @@ class StreamWalk {
   // Where a stream whose first live group is `groups_.front()` must begin.
   JournalLsn first_expected() const {
     const GroupHeader& first = groups_.front().header;
-    if (first.group_index == 0 &&
-        (first.previous_generation.value == 0 || first.previous_generation < live_from_)) {
-      return first.first_lsn;
-    }
-    // Its segment's beginning, or a whole segment before it, is unreadable. A stream starts at 1;
-    // how much of it was already applied is not known here, so the loss is at most from 1.
+    const SegmentGeneration previous = first.previous_generation;
+    if (previous.value == 0 || previous < live_from_) return first.segment_first_lsn;
+    // The segment before it should be here. Was it the first one that is live?
+    if (previous == live_from_) return first.previous_segment_first_lsn;
+    // More than one is unreadable: a stream starts at 1, so the loss is at most from there.
     return JournalLsn(1);
   }
 
@@ -164,6 +163,7 @@ class StreamWalk {
       recovered.lsn = lsn;
       recovered.generation = group.header.generation;
       recovered.payload = BlockIndex(payload + record.payload_block);
+      recovered.unproven = lsn >= durable_;
       into_.records.push_back(std::move(recovered));
       lsn = lsn.next();
     }

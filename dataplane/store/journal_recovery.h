@@ -34,6 +34,9 @@ struct RecoveredRecord {
   BlockIndex payload;
   // The header was lost and the echo does not tell where the data is: the blocks are corrupt.
   bool payload_lost = false;
+  // Beyond the durable bound and whole: it was read, which does not prove that it is on stable
+  // media.
+  bool unproven = false;
 };
 
 // Acknowledged records of a stream whose identities no group names any more.
@@ -54,7 +57,9 @@ struct RecoveredJournal {
   // lane, lane_sequence decides.
   std::vector<RecoveredRecord> records;
   std::vector<RecoveredSegment> segments;  // that hold live groups, by generation
-  std::vector<StreamEnd> ends;             // for the caller's `stream_ends` record
+  // For the caller's `stream_ends` record: where the proven part of each stream ends. The caller
+  // writes unproven records again, and only then the ends.
+  std::vector<StreamEnd> ends;
   std::vector<LostRecords> lost;
   std::uint64_t groups = 0;
   std::uint64_t headers_rebuilt = 0;      // from echoes

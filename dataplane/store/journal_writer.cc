@@ -112,10 +112,8 @@ Task<void> JournalWriter::pump() {
       selection = select(segment_blocks_);
       SARSEN_ASSERT(selection.count > 0, "any one record fits an empty segment");
     }
-    if (auto submitted = submit_group(selection); !submitted) {
-      fail_all(submitted.error());
-      break;
-    }
+    // Short of memory: what waits has its data, so waiting a little loses nothing.
+    if (!submit_group(selection)) (void)co_await env_.clock.sleep(milliseconds(1));
   }
   rolled_.notify_all();
 }
@@ -128,6 +126,7 @@ Task<Result<void>> JournalWriter::open_segment() {
     previous_group_count_ = group_index_;
   }
   open_ = *grant;
+  previous_segment_first_lsn_ = std::exchange(segment_first_lsn_, next_lsn_);
   position_ = 0;
   group_index_ = 0;
   co_return Result<void>{};
@@ -191,6 +190,8 @@ void JournalWriter::build(Group& group, const Selection& selection) {
   header.previous_generation = previous_generation_;
   header.previous_group_count = previous_group_count_;
   header.previous_checksum = previous_checksum_;
+  header.segment_first_lsn = segment_first_lsn_;
+  header.previous_segment_first_lsn = previous_segment_first_lsn_;
   header.seal = selection.count == 0;
 
   const std::size_t header_bytes = std::size_t{selection.header_blocks} * kBlockBytes;

@@ -75,6 +75,10 @@ class JournalWriter {
   // Closes the open segment when it holds anything, so that it can be destaged.
   Task<Result<void>> roll();
   Task<void> stop();
+  // The store takes no more writes: all that wait fail, and later ones.
+  void fail_writes(Error error) {
+    if (!failure_) fail_all(std::move(error));
+  }
 
   // Every record of a segment below this generation is durable and its segment is closed.
   SegmentGeneration settled_below() const;
@@ -119,6 +123,8 @@ class JournalWriter {
   SegmentGeneration previous_generation_;
   std::uint32_t previous_group_count_ = 0;
   std::uint32_t previous_checksum_ = 0;
+  JournalLsn segment_first_lsn_;
+  JournalLsn previous_segment_first_lsn_;
   std::vector<JournalRecord> echo_;  // the records of the group before the next
 
   JournalLsn next_lsn_{1};

@@ -31,7 +31,7 @@ Loaded load_leaves(const MetadataDb& db, const std::vector<LeafKey>& keys) {
   loaded.reserve(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (!values[i]) {
-      loaded.push_back(fail(make_error(StoreError::corrupt_index, values[i].error().message())));
+      loaded.push_back(fail(index_error(values[i].error())));
     } else if (!*values[i]) {
       loaded.push_back(std::make_shared<const IndexLeaf>());
     } else {

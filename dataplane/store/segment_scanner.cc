@@ -42,6 +42,8 @@ Task<Result<void>> SegmentScanner::fill(std::uint32_t position, std::uint32_t bl
     const std::size_t at = std::size_t{block} * kBlockBytes;
     auto single = co_await disk_.read(ByteOffset(start + at), window_.span(at, kBlockBytes));
     if (single) continue;
+    // A device that is gone says nothing about its blocks.
+    if (is(single.error(), RuntimeError::device_gone)) co_return fail(single.error());
     window_bad_[block] = true;
     ++blocks_unreadable_;
   }

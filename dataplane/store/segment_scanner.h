@@ -16,7 +16,7 @@ class SegmentScanner {
   SegmentScanner(Env& env, Disk& disk, const Superblock& superblock, std::uint32_t segment);
 
   // Groups of the highest generation at or above `live_from`, in order; empty when there is none.
-  // Error: out_of_memory only.
+  // Error: out_of_memory, device_gone.
   Task<Result<std::vector<JournalGroup>>> scan(SegmentGeneration live_from);
   // True when every payload block of the group's `write` records has its checksum.
   Task<Result<bool>> payload_is_whole(JournalGroup group);

@@ -27,20 +27,35 @@ class Store::Core {
     const SegmentGeneration live_from = roots->live_from;
     auto replayed = co_await replay_journal(state, *std::move(roots));
     if (!replayed) co_return fail(replayed.error());
-    // What was read may still sit in the device's cache (rule S1).
-    SARSEN_CO_TRY(co_await state.disk.flush());
+    // Before any home is overwritten with what was read: it must not vanish after that. (What a
+    // flush of an earlier run failed to cover is written again below.)
+    SARSEN_CO_TRY(co_await state.flush());
     destager = std::make_unique<Destager>(state, live_from);
+    std::vector<StoreWrite::Again> again;
+    for (RecoveredRecord& record : replayed->unproven) {
+      if (state.env.faults.planted("recovery.report_unproven")) break;
+      auto pieces = co_await writer.read_again(std::move(record));
+      if (!pieces) co_return fail(pieces.error());
+      std::move(pieces->begin(), pieces->end(), std::back_inserter(again));
+    }
     SARSEN_CO_TRY(co_await destager->make_room(replayed->tight));
     state.journal = std::make_unique<JournalWriter>(
         state.env, state.disk, *state.pool, state.superblock, state.limits.journal, &writer);
     state.journal->start();
+    // What is written again may need more than one segment.
+    destager->start();
+    writer.set_reclaim([this] { return destager->drain(); });
+    started = true;
+    // What was read may be in the device's cache only, and lost to a flush that failed before: it
+    // is written again, and then the old copies are void (rule S1).
+    for (StoreWrite::Again& piece : again) {
+      SARSEN_CO_TRY(co_await writer.write_again(std::move(piece)));
+    }
     JournalRecord ends;
     ends.kind = RecordKind::stream_ends;
     ends.ends = std::move(replayed->ends);
     auto recorded = co_await state.journal->append(std::move(ends), {});
     if (!recorded) co_return fail(recorded.error());
-    destager->start();
-    started = true;
     co_return Result<void>{};
   }
 
@@ -160,6 +175,9 @@ Task<Result<SpaceAccount>> Store::audit() {
   if (!hold) co_return fail(make_error(StoreError::stopping));
   auto quiet = co_await core_->destager->quiet().acquire(1);
   if (!quiet) co_return fail(make_error(StoreError::stopping));
+  // Nor may a chunk be on its way from the table to a lane.
+  auto still = co_await core_->state.growing.acquire(1);
+  if (!still) co_return fail(still.error());
   co_return co_await audit_store(core_->state);
 }
 
@@ -188,6 +206,21 @@ StoreStats Store::stats() const {
   stats.segments_total = static_cast<std::uint32_t>(state.pool->total_count());
   stats.read_only = state.failure.has_value();
   return stats;
+}
+
+bool Store::is_lane_space(ByteOffset offset, std::uint64_t size) const {
+  const StoreGeometry& geometry = core_->state.superblock.geometry;
+  const std::uint64_t start = geometry.chunks_start().value;
+  const std::uint64_t end = start + geometry.chunk_count * geometry.chunk_bytes;
+  if (size == 0 || offset.value < start || offset.value + size > end || !core_->state.table) {
+    return false;
+  }
+  const auto owners = core_->state.table->owners();
+  const std::uint64_t last = (offset.value + size - 1 - start) / geometry.chunk_bytes;
+  for (std::uint64_t i = (offset.value - start) / geometry.chunk_bytes; i <= last; ++i) {
+    if (!owners[i].is_lane()) return false;
+  }
+  return true;
 }
 
 }  // namespace sarsen

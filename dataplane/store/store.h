@@ -163,6 +163,8 @@ class Store {
   const Superblock& superblock() const;
   const RecoveryReport& recovery() const;
   StoreStats stats() const;
+  // Whether all of the device range lies in chunks that lanes own: home data, and nothing else.
+  bool is_lane_space(ByteOffset offset, std::uint64_t size) const;
 
  private:
   class Core;

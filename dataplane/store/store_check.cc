@@ -34,9 +34,7 @@ Result<IndexPage> read_page(const MetadataDb& db, const std::string& from, std::
     if (!leaf) return fail(make_error(StoreError::corrupt_index, leaf.error().message()));
     page.leaves.emplace_back(*key, *std::move(leaf));
   }
-  if (auto status = cursor.status(); !status) {
-    return fail(make_error(StoreError::corrupt_index, status.error().message()));
-  }
+  if (auto status = cursor.status(); !status) return fail(index_error(status.error()));
   return page;
 }
 

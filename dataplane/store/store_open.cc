@@ -206,6 +206,7 @@ Task<Result<IndexRoots>> open_index(StoreState& state) {
   if (!reading) co_return fail(reading.error());
   state.recovery.superblock_copies_bad = reading->copies_bad;
   state.superblock = reading->superblock;
+  SARSEN_CO_TRY(co_await prove_superblock(state.env, state.disk, *reading));
   ++state.superblock.start_count;
   ++state.superblock.sequence;
   SARSEN_CO_TRY(co_await write_superblock(state.env, state.disk, state.superblock));
@@ -262,7 +263,7 @@ Task<Result<Replayed>> replay_journal(StoreState& state, IndexRoots roots) {
     if (!used.contains(i)) state.pool->add_free(i);
   }
 
-  Replayed replayed{.ends = std::move(journal->ends)};
+  Replayed replayed{.ends = std::move(journal->ends), .unproven = {}, .tight = false};
   // First all extents, so that no promise takes a block that a record names.
   for (const RecoveredRecord& recovered : journal->records) {
     if (recovered.record.lane.value >= state.lanes.size()) {
@@ -277,6 +278,7 @@ Task<Result<Replayed>> replay_journal(StoreState& state, IndexRoots roots) {
     if (recovered.record.kind == RecordKind::write) {
       replayed.tight |= !promise_homes(state, recovered.record, mask);
     }
+    if (recovered.unproven) replayed.unproven.push_back(recovered);
     if (recovered.payload_lost) report.blocks_corrupt += recovered.record.block_count;
     apply_record(state, recovered, mask);
     state.segments[recovered.generation].push_back(std::move(recovered));

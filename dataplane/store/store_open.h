@@ -26,6 +26,7 @@ Task<Result<IndexRoots>> open_index(StoreState& state);
 // anything is reported; `tight` says that not every pending block could be promised a home.
 struct Replayed {
   std::vector<StreamEnd> ends;
+  std::vector<RecoveredRecord> unproven;  // to be written again before `ends`
   bool tight = false;
 };
 Task<Result<Replayed>> replay_journal(StoreState& state, IndexRoots roots);

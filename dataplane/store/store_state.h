@@ -19,6 +19,7 @@
 #include "dataplane/runtime/condition.h"
 #include "dataplane/runtime/env.h"
 #include "dataplane/runtime/semaphore.h"
+#include "dataplane/store/flush_guard.h"
 #include "dataplane/store/index/extent_allocator.h"
 #include "dataplane/store/journal_recovery.h"
 #include "dataplane/store/journal_writer.h"
@@ -56,7 +57,7 @@ struct StoreState {
   StoreState(Env& environment, Disk& device, BlockingDisk& blocking, StoreLimits store_limits)
       : env(environment),
         disk(device),
-        blocking_disk(blocking),
+        blocking_disk(blocking, environment.faults),
         limits(store_limits),
         epochs(environment.executor),
         destage_cue(environment.executor),
@@ -65,7 +66,7 @@ struct StoreState {
 
   Env& env;
   Disk& disk;
-  BlockingDisk& blocking_disk;
+  FlushGuard blocking_disk;
   const StoreLimits limits;
   Superblock superblock;
   RecoveryReport recovery;
@@ -116,9 +117,19 @@ struct StoreState {
     }
   }
   void fail_writes(const Error& error) {
-    if (!failure) failure = error;
+    if (failure) return;
+    failure = error;
+    // Writers that wait for a segment would wait for ever: nothing is destaged any more.
+    if (journal) journal->fail_writes(error);
+    if (pool) pool->close();
     destage_cue.notify_all();
     destage_progress.notify_all();
+  }
+  // Everything written before is on stable media. Error: device_failed, from then on for good.
+  Task<Result<void>> flush() {
+    auto flushed = co_await env.blocking.run([this] { return blocking_disk.flush(); });
+    if (!flushed) fail_writes(make_error(StoreError::device_failed, flushed.error().message()));
+    co_return flushed;
   }
   // Gives back what the overlay dropped.
   void settle(Lane& lane, OverlayDrop& drop) {

@@ -63,12 +63,11 @@ WriteRequest part_of(const WriteRequest& request, std::uint32_t first, std::uint
 Task<Result<void>> StoreWrite::write(WriteRequest request) {
   if (state_.failure) co_return fail(*state_.failure);
   SARSEN_CO_TRY(check(request));
-  const std::size_t blocks = request.data.size() / kBlockBytes;
-  Result<void> done;
-  if (blocks >= state_.limits.large_write_blocks_min) {
-    done = co_await write_large(request);
-  } else {
-    done = co_await write_in_pieces(request);
+  auto done = co_await try_write(request);
+  // Space that was freed is reusable only after a checkpoint: make one rather than refuse.
+  if (!done && is(done.error(), StoreError::no_space) && space_is_on_its_way() && reclaim_) {
+    SARSEN_CO_TRY(co_await reclaim_());
+    done = co_await try_write(request);
   }
   if (done) {
     ++state_.writes;
@@ -77,26 +76,49 @@ Task<Result<void>> StoreWrite::write(WriteRequest request) {
   co_return done;
 }
 
-Task<Result<void>> StoreWrite::write_in_pieces(WriteRequest request) {
-  const auto blocks = static_cast<std::uint32_t>(request.data.size() / kBlockBytes);
-  for (std::uint32_t first = 0; first < blocks; first += kPieceBlocks) {
-    const std::uint32_t count = std::min(kPieceBlocks, blocks - first);
-    SARSEN_CO_TRY(co_await write_small(part_of(request, first, count)));
-  }
-  co_return Result<void>{};
+Task<Result<void>> StoreWrite::try_write(WriteRequest request) {
+  const std::size_t blocks = request.data.size() / kBlockBytes;
+  if (blocks >= state_.limits.large_write_blocks_min) co_return co_await write_large(request);
+  co_return co_await write_in_pieces(request);
 }
 
-Task<Result<void>> StoreWrite::write_small(WriteRequest request) {
+bool StoreWrite::space_is_on_its_way() const {
+  return std::any_of(state_.lanes.begin(), state_.lanes.end(), [](const Lane& lane) {
+    return !lane.superseded.empty() || lane.allocator.account().quarantined > 0;
+  });
+}
+
+// Each piece is one record. All homes are promised before the first piece is appended: no_space
+// means that nothing was written.
+Task<Result<void>> StoreWrite::write_in_pieces(WriteRequest request) {
   Lane& lane = state_.lane_of(request.object);
-  JournalRecord record = record_of(request, lane, RecordKind::write);
-  const BlockRange range{.first_block = record.first_block, .block_count = record.block_count};
-  auto reserved = co_await reserve_homes(lane, request.object, range);
-  if (!reserved) co_return fail(reserved.error());
-  auto done = co_await append(std::move(record), request.data, *reserved);
-  if (!done && *reserved != 0) {
-    lane.allocator.unreserve(static_cast<std::uint64_t>(std::popcount(*reserved)));
+  const auto blocks = static_cast<std::uint32_t>(request.data.size() / kBlockBytes);
+  std::vector<std::uint64_t> masks;
+  const auto give_back = [&](std::size_t from) {
+    for (std::size_t i = from; i < masks.size(); ++i) {
+      lane.allocator.unreserve(static_cast<std::uint64_t>(std::popcount(masks[i])));
+    }
+  };
+  for (std::uint32_t first = 0; first < blocks; first += kPieceBlocks) {
+    const BlockRange range{.first_block = request.first_block + first,
+                           .block_count = std::min(kPieceBlocks, blocks - first)};
+    auto mask = co_await reserve_homes(lane, request.object, range);
+    if (!mask) {
+      give_back(0);
+      co_return fail(mask.error());
+    }
+    masks.push_back(*mask);
   }
-  co_return done;
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    const auto first = static_cast<std::uint32_t>(i) * kPieceBlocks;
+    const WriteRequest piece = part_of(request, first, std::min(kPieceBlocks, blocks - first));
+    auto done = co_await append(record_of(piece, lane, RecordKind::write), piece.data, masks[i]);
+    if (!done) {
+      give_back(i);
+      co_return done;
+    }
+  }
+  co_return Result<void>{};
 }
 
 // I-STORE-3. Gives a mask of the blocks that hold a reservation now. No wait between the decision
@@ -177,6 +199,10 @@ Task<Result<DeviceRuns>> StoreWrite::allocate_extents(Lane& lane, std::uint32_t 
   }
 }
 
+Task<Result<void>> StoreWrite::write_run(DeviceRun run, std::span<const std::byte> data) {
+  co_return co_await state_.disk.write_durable(ByteOffset(run.start.value * kBlockBytes), data);
+}
+
 // Writes to fresh blocks and makes the data durable. A failure leaves the device failed.
 Task<Result<void>> StoreWrite::write_extents(std::span<const std::byte> data, DeviceRuns runs) {
   Buffer bounce;
@@ -187,22 +213,14 @@ Task<Result<void>> StoreWrite::write_extents(std::span<const std::byte> data, De
     std::memcpy(bounce.data(), data.data(), data.size());
     data = bounce.span(0, data.size());
   }
-  Result<void> done;
+  std::vector<Task<Result<void>>> tasks;
   std::size_t at = 0;
   for (const DeviceRun& run : runs) {
     const std::size_t bytes = std::size_t{run.blocks} * kBlockBytes;
-    const ByteOffset offset(run.start.value * kBlockBytes);
-    if (runs.size() == 1) {
-      done = co_await state_.disk.write_durable(offset, data.subspan(at, bytes));
-    } else {
-      done = co_await state_.disk.write(offset, data.subspan(at, bytes));
-    }
-    if (!done) break;
+    tasks.push_back(write_run(run, data.subspan(at, bytes)));
     at += bytes;
   }
-  if (done && runs.size() > 1 && state_.disk.info().volatile_cache) {
-    done = co_await state_.disk.flush();
-  }
+  const auto done = first_error(co_await when_all(state_.env.executor, std::move(tasks)));
   state_.home_bytes_written += data.size();
   if (!done) {
     state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));
@@ -249,6 +267,52 @@ Task<Result<void>> StoreWrite::append(JournalRecord record, std::span<const std:
   co_return fail(receipt.error());
 }
 
+// Data goes through the journal whatever its first way was, with the checksums that it had: data
+// that rotted meanwhile stays corrupt.
+Task<Result<std::vector<StoreWrite::Again>>> StoreWrite::read_again(RecoveredRecord recovered) {
+  const JournalRecord& old = recovered.record;
+  std::vector<Again> pieces;
+  std::vector<DeviceRun> sources = old.runs;
+  if (old.kind == RecordKind::write) {
+    sources = {{.start = recovered.payload, .blocks = old.block_count}};
+  }
+  if (sources.empty()) {
+    pieces.push_back({.record = old, .data = {}, .bytes = 0});
+    co_return pieces;
+  }
+  std::uint32_t first = 0;  // block of the record
+  for (const DeviceRun& run : sources) {
+    for (std::uint32_t at = 0; at < run.blocks;) {
+      const std::uint32_t blocks = std::min(kPieceBlocks, run.blocks - at);
+      const std::size_t bytes = std::size_t{blocks} * kBlockBytes;
+      auto data = state_.env.buffers.allocate(bytes);
+      if (!data) co_return fail(data.error());
+      SARSEN_CO_TRY(co_await state_.disk.read(ByteOffset((run.start.value + at) * kBlockBytes),
+                                              data->span(0, bytes)));
+      JournalRecord piece = old;
+      piece.kind = RecordKind::write;
+      piece.runs.clear();
+      piece.first_block = old.first_block + first;
+      piece.block_count = blocks;
+      piece.checksums.assign(old.checksums.begin() + first, old.checksums.begin() + first + blocks);
+      pieces.push_back({.record = std::move(piece), .data = *std::move(data), .bytes = bytes});
+      at += blocks;
+      first += blocks;
+    }
+  }
+  co_return pieces;
+}
+
+Task<Result<void>> StoreWrite::write_again(Again piece) {
+  Lane& lane = state_.lanes[piece.record.lane.value];
+  std::uint64_t mask = 0;
+  for (std::uint32_t i = 0; i < piece.record.block_count && piece.bytes > 0; ++i) {
+    if (lane.allocator.reserve(1, Purpose::destage)) mask |= std::uint64_t{1} << i;
+  }
+  const auto data = piece.bytes > 0 ? piece.data.span(0, piece.bytes) : std::span<std::byte>();
+  co_return co_await append(std::move(piece.record), data, mask);
+}
+
 void StoreWrite::on_durable(JournalRecord record, const JournalReceipt& receipt,
                             std::uint64_t tag) {
   if (record.kind == RecordKind::stream_ends) return;
@@ -262,6 +326,8 @@ void StoreWrite::on_durable(JournalRecord record, const JournalReceipt& receipt,
   state_.unevident.push_back(
       {.lsn = durable.lsn, .lane = durable.record.lane, .sequence = durable.record.lane_sequence});
   state_.segments[receipt.generation].push_back(std::move(durable));
+  // The last group of a closed segment may be what a destager of a full journal waits for.
+  if (state_.pool->starved()) state_.destage_cue.notify_all();
 }
 
 }  // namespace sarsen

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <vector>
 
 #include "dataplane/base/codec.h"
 #include "dataplane/base/crc32c.h"
@@ -167,20 +168,53 @@ Task<Result<SuperblockReading>> read_superblock(Env& env, Disk& disk) {
     co_return fail(make_error(code, disk.info().name));
   }
   reading.superblock = *best;
-  for (const auto& candidate : copies) {
-    if (!candidate) continue;
-    ++(*candidate == *best ? reading.copies_good : reading.copies_older);
+  for (std::uint32_t copy = 0; copy < kSuperblockCopies; ++copy) {
+    if (!copies[copy]) continue;
+    reading.current[copy] = *copies[copy] == *best;
+    ++(reading.current[copy] ? reading.copies_good : reading.copies_older);
   }
+  reading.second_pair_is_older =
+      copies[2] && copies[3] && *copies[2] == *copies[3] && copies[2]->sequence < best->sequence;
   co_return reading;
 }
 
-Task<Result<void>> write_superblock(Env& env, Disk& disk, Superblock superblock) {
+namespace {
+
+Task<Result<void>> write_copy(Env& env, Disk& disk, Superblock superblock, std::uint32_t copy) {
   auto buffer = env.buffers.allocate(kBlockBytes);
   if (!buffer) co_return fail(buffer.error());
-  const auto offsets = superblock.geometry.superblocks();
+  encode_superblock(superblock, copy, buffer->span());
+  co_return co_await disk.write(superblock.geometry.superblocks()[copy], buffer->span());
+}
+
+}  // namespace
+
+// One copy at a time, each durable before the next is touched: whatever a power failure does to it,
+// two others still agree.
+Task<Result<void>> prove_superblock(Env& env, Disk& disk, SuperblockReading reading) {
+  std::vector<std::uint32_t> order;
+  if (reading.second_pair_is_older) {
+    // An update was interrupted before its first pair was known to be durable.
+    order = {0, 1, 2, 3};
+  } else {
+    for (std::uint32_t copy = 0; copy < kSuperblockCopies; ++copy) {
+      if (!reading.current[copy]) order.push_back(copy);
+    }
+    // The second pair is touched only when the first is durable: only it may be unproven.
+    for (const std::uint32_t copy : {2u, 3u}) {
+      if (reading.current[copy]) order.push_back(copy);
+    }
+  }
+  for (const std::uint32_t copy : order) {
+    SARSEN_CO_TRY(co_await write_copy(env, disk, reading.superblock, copy));
+    SARSEN_CO_TRY(co_await disk.flush());
+  }
+  co_return Result<void>{};
+}
+
+Task<Result<void>> write_superblock(Env& env, Disk& disk, Superblock superblock) {
   for (std::uint32_t copy = 0; copy < kSuperblockCopies; ++copy) {
-    encode_superblock(superblock, copy, buffer->span());
-    SARSEN_CO_TRY(co_await disk.write(offsets[copy], buffer->span()));
+    SARSEN_CO_TRY(co_await write_copy(env, disk, superblock, copy));
     // I-SUPER-2: the second pair is touched only when the first is durable.
     if (copy % 2 == 1) SARSEN_CO_TRY(co_await disk.flush());
   }

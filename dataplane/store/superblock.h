@@ -60,14 +60,20 @@ Result<Superblock> decode_superblock(std::uint32_t copy, std::span<const std::by
 
 struct SuperblockReading {
   Superblock superblock;
-  std::uint32_t copies_good = 0;   // equal to `superblock`
-  std::uint32_t copies_bad = 0;    // unreadable or invalid
-  std::uint32_t copies_older = 0;  // or newer without quorum
+  std::uint32_t copies_good = 0;                  // equal to `superblock`
+  std::uint32_t copies_bad = 0;                   // unreadable or invalid
+  std::uint32_t copies_older = 0;                 // or newer without quorum
+  std::array<bool, kSuperblockCopies> current{};  // equal to `superblock`
+  bool second_pair_is_older = false;  // copies 2 and 3 are equal, valid, and of an earlier sequence
 };
 
 // Reads all copies and applies I-SUPER-1. Error: not_a_store, superblock_quorum,
 // format_unsupported.
 Task<Result<SuperblockReading>> read_superblock(Env& env, Disk& disk);
+// Writes again what was read, so that both pairs of copies are on stable media whatever flush
+// failed before: a copy that reads well may be in the device's cache only. One pair at a time, the
+// one that an interrupted update left unproven first.
+Task<Result<void>> prove_superblock(Env& env, Disk& disk, SuperblockReading reading);
 // I-SUPER-2. The caller has raised superblock.sequence.
 Task<Result<void>> write_superblock(Env& env, Disk& disk, Superblock superblock);
 

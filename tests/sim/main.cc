@@ -11,15 +11,18 @@
 
 #include "tests/sim/campaign.h"
 #include "tests/sim/workloads/register_disk.h"
+#include "tests/sim/workloads/store.h"
 
 namespace {
 
 using namespace sarsen::sim;
 
 // A workload is added here and nowhere else.
-constexpr std::array kWorkloads = {
+const std::array kWorkloads = {
     WorkloadEntry{"register_disk", "the simulated device keeps the contract of Disk, and no more",
                   FaultProfile::destructive(), make_register_disk},
+    WorkloadEntry{"store", "a store keeps what it acknowledged, whatever one device does to it",
+                  store_profile(), make_store},
 };
 
 int list_workloads() {

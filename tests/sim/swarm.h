@@ -26,6 +26,12 @@ class FaultProfile {
     return wider;
   }
 
+  constexpr FaultProfile without(FaultKind kind) const {
+    FaultProfile narrower = *this;
+    narrower.bits_ &= ~bit(kind);
+    return narrower;
+  }
+
   static constexpr FaultProfile none() { return {}; }
   // What a correct store on one device survives without losing anything acknowledged.
   static constexpr FaultProfile survivable() {

@@ -93,6 +93,7 @@ class DeviceTable {
   Result<void> choose_region(std::array<TableRegionScan, 2>& scans);
   Result<void> replay(const TableRegionScan& scan);
   Result<void> heal(std::array<TableRegionScan, 2>& scans);
+  bool prove_last_record(const TableRegionScan& scan);
   static void apply_all(TableState& state, std::span<const TableChange> changes);
   Result<void> commit_locked(std::span<const TableChange> changes);
   Result<void> append_locked(std::span<const std::byte> payload);

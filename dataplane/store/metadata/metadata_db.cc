@@ -173,6 +173,30 @@ Result<void> MetadataDb::State::open() {
   return result_of(status);
 }
 
+namespace {
+
+// Each opening writes a manifest and an options file before it is done; openings that failed leave
+// theirs, and a crash loop would fill the metadata zone with them until no opening has room.
+Result<void> sweep_failed_openings(MetadataFiles& files, const std::string& folder) {
+  auto reader = files.read(folder + "CURRENT");
+  if (!reader) return fail(reader.error());
+  std::string current((*reader)->length_bytes(), '\0');
+  auto read = (*reader)->read(0, std::as_writable_bytes(std::span(current)));
+  if (!read) return fail(read.error());
+  while (!current.empty() && current.back() == '\n') current.pop_back();
+  bool removed = false;
+  for (const std::string& file : files.list(folder)) {
+    const bool leftover = (file.starts_with("MANIFEST-") && file != current) ||
+                          file.starts_with("OPTIONS-") || file.ends_with(".dbtmp");
+    if (!leftover) continue;
+    SARSEN_TRY(files.remove(folder + file));
+    removed = true;
+  }
+  return removed ? files.trim() : Result<void>{};
+}
+
+}  // namespace
+
 Result<std::unique_ptr<MetadataDb>> MetadataDb::open(MetadataFiles& files,
                                                      MetadataDbOptions options) {
   if (!options.create) {
@@ -183,6 +207,7 @@ Result<std::unique_ptr<MetadataDb>> MetadataDb::open(MetadataFiles& files,
   for (const std::string& file : files.list(unfinished)) {
     SARSEN_TRY(files.remove(unfinished + file));
   }
+  if (!options.create) SARSEN_TRY(sweep_failed_openings(files, options.name + "/"));
   auto state = std::make_unique<State>(files, std::move(options));
   SARSEN_TRY(state->open());
   return std::unique_ptr<MetadataDb>(new MetadataDb(std::move(state)));

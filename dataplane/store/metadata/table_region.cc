@@ -144,6 +144,14 @@ Result<void> TableRegion::write(std::uint64_t offset, std::span<const std::byte>
   return {};
 }
 
+Result<void> TableRegion::write_again(std::uint64_t offset, std::span<const std::byte> record) {
+  for (const ByteOffset mirror : mirrors_) {
+    SARSEN_TRY(disk_.write(ByteOffset(mirror.value + offset), record));
+    SARSEN_TRY(disk_.flush());
+  }
+  return {};
+}
+
 Result<void> TableRegion::erase() {
   const AlignedBuffer zeros(region_bytes_);
   return write(0, zeros.span());

