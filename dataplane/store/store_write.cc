@@ -287,8 +287,11 @@ Task<Result<std::vector<StoreWrite::Again>>> StoreWrite::read_again(RecoveredRec
       const std::size_t bytes = std::size_t{blocks} * kBlockBytes;
       auto data = state_.env.buffers.allocate(bytes);
       if (!data) co_return fail(data.error());
-      SARSEN_CO_TRY(co_await state_.disk.read(ByteOffset((run.start.value + at) * kBlockBytes),
-                                              data->span(0, bytes)));
+      auto read = co_await state_.disk.read(ByteOffset((run.start.value + at) * kBlockBytes),
+                                            data->span(0, bytes));
+      if (!read && is(read.error(), RuntimeError::device_gone)) co_return fail(read.error());
+      // Unreadable: the checksums say so to whoever reads it next.
+      if (!read) std::memset(data->data(), 0, bytes);
       JournalRecord piece = old;
       piece.kind = RecordKind::write;
       piece.runs.clear();

@@ -31,8 +31,8 @@ SimDisk::Outcome SimDisk::perform(DiskOperationKind kind, std::uint64_t offset,
 
 SimDisk::Outcome SimDisk::device_state() {
   if (!gone_ && simulator_.roll(FaultKind::d15_device_vanishes, rng_)) vanish();
-  // For the process that had it open it is gone for good, as a removed device is on Linux: what was in
-  // its cache is lost, and no later success may hide that.
+  // For the process that had it open it is gone for good, as a removed device is on Linux: what was
+  // in its cache is lost, and no later success may hide that.
   if (gone_) return error(RuntimeError::device_gone, "transfer to", 0);
   return {};
 }
