@@ -13,6 +13,7 @@ namespace sarsen {
 namespace {
 
 // Journal reads and home writes are cut and merged at these sizes.
+constexpr int kReadAttempts = 5;  // before a block counts as bad
 constexpr std::uint32_t kReadBlocksMax = 256;
 constexpr std::uint32_t kReadGapBlocks =
     4;  // reading over a short gap is cheaper than a second read
@@ -33,6 +34,10 @@ Task<Result<void>> Destager::read_piece(BlockIndex start, std::uint32_t blocks, 
     const std::size_t at = std::size_t{i} * kBlockBytes;
     auto single =
         co_await state_.disk.read(ByteOffset(offset.value + at), piece.data.span(at, kBlockBytes));
+    for (int attempt = 1; attempt < kReadAttempts && !single; ++attempt) {
+      single = co_await state_.disk.read(ByteOffset(offset.value + at),
+                                         piece.data.span(at, kBlockBytes));
+    }
     // A device that is gone says nothing about its blocks.
     if (!single && is(single.error(), RuntimeError::device_gone)) co_return fail(single.error());
     piece.bad[i] = !single.has_value();

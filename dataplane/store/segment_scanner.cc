@@ -10,6 +10,7 @@ namespace {
 
 // One read of the device brings this many blocks: 1 MiB, enough to stream at full speed.
 constexpr std::uint32_t kWindowBlocks = 256;
+constexpr int kReadAttempts = 5;
 
 }  // namespace
 
@@ -41,6 +42,10 @@ Task<Result<void>> SegmentScanner::fill(std::uint32_t position, std::uint32_t bl
   for (std::uint32_t block = 0; block < blocks; ++block) {
     const std::size_t at = std::size_t{block} * kBlockBytes;
     auto single = co_await disk_.read(ByteOffset(start + at), window_.span(at, kBlockBytes));
+    // A block that cannot be read looks like a torn one: not before it has been tried again.
+    for (int attempt = 1; attempt < kReadAttempts && !single; ++attempt) {
+      single = co_await disk_.read(ByteOffset(start + at), window_.span(at, kBlockBytes));
+    }
     if (single) continue;
     // A device that is gone says nothing about its blocks.
     if (is(single.error(), RuntimeError::device_gone)) co_return fail(single.error());
