@@ -44,8 +44,8 @@ class JournalTest : public StoreFixture {
     journal_ = std::make_unique<Journal>(node, superblock, recovered);
   }
   void crash() {
+    hold_for_crash(node, std::shared_ptr<Journal>(std::move(journal_)));
     node.crash(sim::CrashKind::power_loss);
-    journal_.reset();
     node.start();
   }
   void stop() {

@@ -1,6 +1,7 @@
 // A device in the simulator with a small store geometry, for tests of the store's parts.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -23,6 +24,19 @@ inline FormatSizes small_sizes() {
           .lane_count = 2};
 }
 
+// What a test made on a node: given to it before a crash, so that it dies after its coroutines and
+// before the node's Env, as a process does.
+struct Holder final : sim::Program {
+  std::shared_ptr<void> object;
+};
+inline void hold_for_crash(sim::SimNode& node, std::shared_ptr<void> object) {
+  static_cast<Holder*>(node.program())->object = std::move(object);
+}
+inline void start_with_holder(sim::SimNode& node) {
+  node.set_factory([](sim::SimNode&) { return std::make_unique<Holder>(); });
+  node.start();
+}
+
 class StoreFixture : public testing::Test {
  protected:
   explicit StoreFixture(std::uint64_t seed = 1, std::uint64_t device_bytes = 4 * kMiB)
@@ -34,7 +48,7 @@ class StoreFixture : public testing::Test {
     superblock.start_count = 1;
     superblock.journal_salt = 42;
     superblock.geometry = *choose_geometry(device_bytes, small_sizes());
-    node.start();
+    start_with_holder(node);
   }
 
   template <typename T>

@@ -23,7 +23,7 @@ class StoreTest : public testing::Test {
       : sim({.seed = 3}),
         disk(sim.add_disk({.size_bytes = device_bytes})),
         node(sim.add_node({.disks = {&disk}})) {
-    node.start();
+    start_with_holder(node);
     FormatSizes sizes = small_sizes();
     sizes.table_region_bytes = 256 * kKiB;
     const auto formatted =
@@ -51,8 +51,8 @@ class StoreTest : public testing::Test {
     store.reset();
   }
   void power_cycle() {
+    hold_for_crash(node, std::shared_ptr<Store>(std::move(store)));
     node.crash(sim::CrashKind::power_loss);
-    store.reset();
     node.start();
     open();
   }
