@@ -1,151 +1,26 @@
 // sarsen: what a person does by hand. Parses, and hands over to the verbs.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <functional>
-#include <map>
-#include <string>
 
-#include "dataplane/cli/device_commands.h"
+#include "dataplane/cli/verbs.h"
 
 namespace sarsen {
 namespace {
 
-// What the command line asked for; empty when it was answered by the parser.
-using Verb = std::function<ExitCode()>;
-
-constexpr const char* kExitCodes =
-    "Exit status: 0 done, and nothing wrong was found; 1 refused, or problems were found, and "
-    "nothing was changed; 2 wrong usage, or it could not be done.";
-
-std::string footer(const std::string& examples) {
-  return "Examples:\n" + examples + "\n" + kExitCodes;
-}
-
-void add_output(CLI::App& verb, OutputFormat& format) {
-  static const std::map<std::string, OutputFormat> kFormats{{"text", OutputFormat::text},
-                                                            {"json", OutputFormat::json}};
-  verb.add_option("-o,--output", format, "text (default) or json")
-      ->transform(CLI::CheckedTransformer(kFormats, CLI::ignore_case).description(""))
-      ->type_name("FORMAT");
-}
-
-void add_format(CLI::App& device, FormatOptionsOfCommand& options, Verb& verb) {
-  CLI::App* format = device.add_subcommand(
-      "format",
-      "Makes an empty device a Sarsen store. Refuses whatever is used by somebody, carries a "
-      "signature of somebody else, or holds data; no option overrides that. An existing Sarsen "
-      "store is destroyed only when its id is typed.");
-  const auto size = CLI::AsSizeValue(false);
-  format->add_option("PATH", options.path, "A whole block device, or a file for tests")->required();
-  format
-      ->add_option("--journal-bytes", options.store.sizes.journal_bytes,
-                   "Size of the journal (default: a 32nd of the device, 16 MiB to 2 GiB)")
-      ->transform(size)
-      ->type_name("BYTES");
-  format->add_option("--lanes", options.store.sizes.lane_count,
-                     "Slices with an index and free space of their own, 1 to 1024 (default 8)");
-  format->add_option("--osd-id", options.store.osd_id, "Number of the OSD (default 0)");
-  auto* create =
-      format->add_flag("--create", options.create, "Make a sparse file; never overwrites one");
-  auto* create_size =
-      format->add_option("--size", options.create_bytes, "Size of that file, as in 512M or 10G")
-          ->transform(size)
-          ->type_name("BYTES");
-  auto* destroy = format->add_flag("--destroy", options.request.destroy,
-                                   "Destroy the Sarsen store that is there; needs --confirm");
-  auto* confirm = format
-                      ->add_option("--confirm", options.request.confirmed_id,
-                                   "Id of the device whose data is destroyed, in full")
-                      ->type_name("DEVICE-UUID");
-  create->needs(create_size)->excludes(destroy);
-  create_size->needs(create);
-  destroy->needs(confirm);
-  confirm->needs(destroy);
-  format->add_flag("-n,--dry-run", options.dry_run, "Check and say what would be destroyed");
-  add_output(*format, options.format);
-  format->footer(
-      footer("  sarsen device format /dev/nvme1n1 --dry-run\n"
-             "  sarsen device format /dev/nvme1n1\n"
-             "  sarsen device format /var/lib/sarsen/osd0.img --create --size 10G\n"
-             "  sarsen device format /dev/nvme1n1 --destroy --confirm "
-             "2f1c7d3e-5b0a-4c9d-8e6f-0123456789ab"));
-  format->callback([&] { verb = [&options] { return run_device_format(options); }; });
-}
-
-void add_inspect(CLI::App& device, InspectOptions& options, Verb& verb) {
-  static const std::map<std::string, InspectPart> kParts{
-      {"superblock", InspectPart::superblock}, {"journal", InspectPart::journal},
-      {"table", InspectPart::table},           {"index", InspectPart::index},
-      {"allocator", InspectPart::allocator},   {"all", InspectPart::all}};
-  CLI::App* inspect = device.add_subcommand(
-      "inspect",
-      "Shows what is on a device: superblocks, journal segments, device table, index, free space, "
-      "the extents of an object. Only reads, also of a damaged device or of one in use.");
-  inspect->add_option("PATH", options.path, "A block device or a file")->required();
-  inspect
-      ->add_option("PART", options.part,
-                   "superblock, journal, table, index, allocator or all (default)")
-      ->transform(CLI::CheckedTransformer(kParts, CLI::ignore_case).description(""))
-      ->type_name("PART");
-  inspect
-      ->add_option("--object", options.object,
-                   "Also the extents of this object, and its records in the journal")
-      ->type_name("POOL/FAMILY/BRANCH/NUMBER");
-  add_output(*inspect, options.format);
-  inspect->footer(
-      footer("  sarsen device inspect /dev/nvme1n1\n"
-             "  sarsen device inspect osd0.img journal -o json\n"
-             "  sarsen device inspect osd0.img index --object 1/7/0/42"));
-  inspect->callback([&] { verb = [&options] { return run_device_inspect(options); }; });
-}
-
-void add_fsck(CLI::App& device, FsckOptions& options, Verb& verb) {
-  CLI::App* fsck = device.add_subcommand(
-      "fsck",
-      "Checks a store that no daemon has open: replays its journal in memory, balances its space, "
-      "verifies the checksum of every block. Changes nothing on the device.");
-  fsck->add_option("PATH", options.path, "A block device or a file")->required();
-  add_output(*fsck, options.format);
-  fsck->footer(
-      footer("  sarsen device fsck /dev/nvme1n1\n"
-             "  sarsen device fsck osd0.img -o json | jq .problems"));
-  fsck->callback([&] { verb = [&options] { return run_device_fsck(options); }; });
-}
-
 int run(int argument_count, char** arguments) {
-  CLI::App app("Sarsen, replicated block storage.", "sarsen");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", SARSEN_VERSION);
-  app.footer(kExitCodes);
-  Verb verb;
-  FormatOptionsOfCommand format;
-  InspectOptions inspect;
-  FsckOptions fsck;
-  OutputFormat version_format = OutputFormat::text;
-
-  CLI::App* device = app.add_subcommand("device", "Devices that hold a store, offline");
-  device->require_subcommand(1);
-  add_format(*device, format, verb);
-  add_inspect(*device, inspect, verb);
-  add_fsck(*device, fsck, verb);
-  CLI::App* version = app.add_subcommand("version", "The version of this program");
-  add_output(*version, version_format);
-  version->footer(footer("  sarsen version -o json"));
-  version->callback([&] {
-    verb = [&version_format] {
-      print_report(Json{{"version", SARSEN_VERSION}, {"format_version", kFormatVersion}},
-                   version_format);
-      return ExitCode::ok;
-    };
-  });
+  CommandLine line;
+  line.app.require_subcommand(1);
+  line.app.set_version_flag("--version", SARSEN_VERSION);
+  line.app.footer(kExitCodes);
+  add_device_verbs(line);
+  add_version_verb(line);
 
   try {
-    app.parse(argument_count, arguments);
+    line.app.parse(argument_count, arguments);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::could_not);
+    return line.app.exit(error) == 0 ? 0 : static_cast<int>(ExitCode::could_not);
   }
-  const int code = static_cast<int>(verb());
+  const int code = static_cast<int>(line.verb());
   // A report that was cut short must not pass for a good one.
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   std::perror("sarsen: standard output");
