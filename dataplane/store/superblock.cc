@@ -16,6 +16,7 @@ namespace {
 constexpr std::uint64_t kMagic = 0x42534e4553524153;
 constexpr std::size_t kChecksumOffset = kBlockBytes - sizeof(std::uint32_t);
 constexpr std::uint64_t kKnownIncompatible = 0;
+constexpr int kReadAttempts = 5;
 
 std::uint64_t copy_offset(std::uint32_t copy, std::uint64_t device_bytes) {
   StoreGeometry ends;
@@ -137,6 +138,11 @@ Task<Result<SuperblockReading>> read_superblock(Env& env, Disk& disk) {
   for (std::uint32_t copy = 0; copy < kSuperblockCopies; ++copy) {
     const ByteOffset offset(copy_offset(copy, disk.info().size_bytes));
     auto read = co_await disk.read(offset, buffer->span());
+    for (int attempt = 1; attempt < kReadAttempts && !read; ++attempt) {
+      read = co_await disk.read(offset, buffer->span());
+    }
+    // A device that is gone says nothing about its copies.
+    if (!read && !is(read.error(), RuntimeError::io_error)) co_return fail(read.error());
     if (!read) {
       ++reading.copies_bad;
       continue;

@@ -68,7 +68,7 @@ struct SuperblockReading {
 };
 
 // Reads all copies and applies I-SUPER-1. Error: not_a_store, superblock_quorum,
-// format_unsupported.
+// format_unsupported, and the disk's other than io_error (device_gone).
 Task<Result<SuperblockReading>> read_superblock(Env& env, Disk& disk);
 // Writes again what was read, so that both pairs of copies are on stable media whatever flush
 // failed before: a copy that reads well may be in the device's cache only. One pair at a time, the

@@ -5,6 +5,7 @@
 #include "dataplane/base/crc32c.h"
 #include "dataplane/runtime/when_all.h"
 #include "tests/model/payload.h"
+#include "tests/model/placed_bytes.h"
 #include "tests/sim/run_task.h"
 
 namespace sarsen::crash {
@@ -35,11 +36,13 @@ struct Step {
 
 Task<Result<void>> write_task(Store* store, std::uint32_t first, std::uint32_t count,
                               BlockValue value) {
-  std::vector<std::byte> data(std::size_t{count} * kBlockBytes);
+  // Odd writes from where the device cannot read by itself.
+  const model::PlacedBytes memory(std::size_t{count} * kBlockBytes, value % 2 == 0);
+  const auto data = memory.span();
   model::fill_blocks(data, kImage, image_block(first), model::WriteId(value));
   std::vector<std::uint32_t> checksums;
   for (std::size_t at = 0; at < data.size(); at += kBlockBytes) {
-    checksums.push_back(crc32c(std::span(data).subspan(at, kBlockBytes)));
+    checksums.push_back(crc32c(data.subspan(at, kBlockBytes)));
   }
   co_return co_await store->write({.object = object_of(first),
                                    .first_block = block_of(first),
@@ -126,12 +129,13 @@ void World::cut(sim::CrashKind kind) {
 
 Contents World::contents() {
   Contents contents{};
-  std::vector<std::byte> into(std::size_t{kTrackedPerObject} * kBlockBytes);
+  const model::PlacedBytes memory(std::size_t{kTrackedPerObject} * kBlockBytes, /*aligned=*/true);
+  const auto into = memory.span();
   for (std::uint32_t object = 0; object < kObjects; ++object) {
     const std::uint32_t first = object * kTrackedPerObject;
     const auto outcome = run(store_->read_partial(object_of(first), 0, into));
     for (std::uint32_t i = 0; i < kTrackedPerObject; ++i) {
-      const auto bytes = std::span(into).subspan(std::size_t{i} * kBlockBytes).first<kBlockBytes>();
+      const auto bytes = into.subspan(std::size_t{i} * kBlockBytes).first<kBlockBytes>();
       const auto name = model::read_block(bytes);
       const bool placed =
           name && (name->write.value == 0 ||

@@ -48,6 +48,7 @@ void SimDisk::open() {
   const std::lock_guard lock(mutex_);
   write_failed_ = false;
   io_left_.reset();
+  vanish_at_.reset();
   if (gone_ && simulator_.now() >= gone_until_) return_device();
   if (rng_.chance(0.25)) older_ = stable_;
 }

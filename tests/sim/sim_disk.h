@@ -75,6 +75,9 @@ class SimDisk final : public EventSink {
   // Every later I/O of this incarnation fails, from the `count`th from now on; for n-th failure
   // loops.
   void fail_after(std::uint64_t count) { io_left_ = count; }
+  // The device vanishes at the `count`th I/O from now on, and is back when the process starts
+  // again.
+  void vanish_after(std::uint64_t count) { vanish_at_ = io_count_ + count; }
   std::uint64_t io_count() const { return io_count_; }
   // How often it vanished, each time losing its cache (D15).
   std::uint64_t times_vanished() const { return times_vanished_; }
@@ -160,6 +163,7 @@ class SimDisk final : public EventSink {
   std::uint64_t power_losses_ = 0;
   std::uint64_t stray_blocking_io_ = 0;
   std::optional<std::uint64_t> io_left_;
+  std::optional<std::uint64_t> vanish_at_;  // counted like io_count_
 
   // What is broken at the moment.
   BootTime gray_until_;

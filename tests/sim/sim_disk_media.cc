@@ -30,6 +30,11 @@ SimDisk::Outcome SimDisk::perform(DiskOperationKind kind, std::uint64_t offset,
 }
 
 SimDisk::Outcome SimDisk::device_state() {
+  if (vanish_at_ && io_count_ > *vanish_at_) {
+    vanish_at_.reset();
+    vanish();
+    gone_until_ = simulator_.now();
+  }
   if (!gone_ && simulator_.roll(FaultKind::d15_device_vanishes, rng_)) vanish();
   // For the process that had it open it is gone for good, as a removed device is on Linux: what was
   // in its cache is lost, and no later success may hide that.

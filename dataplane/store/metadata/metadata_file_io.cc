@@ -6,6 +6,12 @@
 #include "dataplane/store/metadata/metadata_files.h"
 
 namespace sarsen {
+namespace {
+
+// A device that cannot read a block now and then can the next time.
+constexpr int kReadAttempts = 5;
+
+}  // namespace
 
 // ------------------------------------------------------------------------------------- writing
 
@@ -107,6 +113,23 @@ FileReader::~FileReader() {
   files_.release(node_);
 }
 
+namespace {
+
+// False when the device answers that it cannot read the block, also when asked again. Whatever
+// else it answers (it is gone) says nothing about the block.
+Result<bool> read_copy(const UnitMap& map, const std::vector<UnitExtent>& extents,
+                       std::uint32_t block, std::span<std::byte> into) {
+  Result<void> read;
+  for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
+    read = map.read(extents, block, into);
+    if (read) return true;
+    if (!is(read.error(), RuntimeError::io_error)) return fail(read.error());
+  }
+  return false;
+}
+
+}  // namespace
+
 // Reads both copies, takes each block from one that is good, and rewrites one that is not.
 Result<void> FileReader::load_mirrored() {
   const UnitMap& map = files_.map_;
@@ -116,7 +139,9 @@ Result<void> FileReader::load_mirrored() {
     std::array<AlignedBuffer, 2> copies{AlignedBuffer(kBlockBytes), AlignedBuffer(kBlockBytes)};
     std::array<std::optional<std::span<const std::byte>>, 2> contents;
     for (std::size_t copy = 0; copy < 2; ++copy) {
-      if (!map.read(file_.copies[copy], block, copies[copy].span())) continue;
+      const auto read = read_copy(map, file_.copies[copy], block, copies[copy].span());
+      if (!read) return fail(read.error());
+      if (!*read) continue;
       contents[copy] = open_file_block(copies[copy].span(), map.device_seed, file_.serial, block);
     }
     if (!contents[0] && !contents[1]) {
@@ -149,9 +174,9 @@ Result<void> FileReader::read_blocks(std::uint32_t first_block, std::span<std::b
   if (whole || !is(whole.error(), RuntimeError::io_error)) return whole;
   for (std::size_t offset = 0; offset < into.size(); offset += kBlockBytes) {
     const auto block = first_block + static_cast<std::uint32_t>(offset / kBlockBytes);
-    auto one = map.read(file_.copies[0], block, into.subspan(offset, kBlockBytes));
-    if (one) continue;
-    if (!is(one.error(), RuntimeError::io_error)) return one;
+    const auto one = read_copy(map, file_.copies[0], block, into.subspan(offset, kBlockBytes));
+    if (!one) return fail(one.error());
+    if (*one) continue;
     files_.note_damage(node_->name, block);
     return fail(make_error(MetadataError::corrupt, "block " + std::to_string(block) + " of " +
                                                        node_->name + " cannot be read"));

@@ -11,7 +11,9 @@ inline Error error_of(const rocksdb::Status& status) {
   if (status.IsNoSpace()) return make_error(MetadataError::no_space, status.ToString());
   if (status.IsCorruption()) return make_error(MetadataError::corrupt, status.ToString());
   if (status.IsNotFound()) return make_error(MetadataError::not_found, status.ToString());
-  if (status.IsInvalidArgument() || status.IsNotSupported()) {
+  // An opening that fails for the device can be told as "Invalid argument: ...: IO error: ...".
+  const bool wrapped = status.ToString().find(": IO error: ") != std::string::npos;
+  if (!wrapped && (status.IsInvalidArgument() || status.IsNotSupported())) {
     return make_error(MetadataError::bad_request, status.ToString());
   }
   return make_error(MetadataError::device_failed, status.ToString());

@@ -6,18 +6,29 @@
 #include "dataplane/store/metadata/metadata_error.h"
 
 namespace sarsen {
+namespace {
 
-TableRegion::Image TableRegion::load(std::size_t mirror) {
+constexpr int kReadAttempts = 5;
+
+}  // namespace
+
+// Error: whatever the device answers beside "this block cannot be read". One that is gone says
+// nothing about its blocks, and must not make a table look empty or bad.
+Result<TableRegion::Image> TableRegion::load(std::size_t mirror) {
   const std::size_t block_count = region_bytes_ / kBlockBytes;
   Image image{AlignedBuffer(region_bytes_), std::vector<bool>(block_count, true)};
   if (disk_.read(mirrors_[mirror], image.bytes.span())) return image;
   // Find out which blocks it was: the others are still worth having.
   for (std::size_t block = 0; block < block_count; ++block) {
     const std::uint64_t offset = block * kBlockBytes;
-    image.readable[block] = disk_
-                                .read(ByteOffset(mirrors_[mirror].value + offset),
-                                      image.bytes.span(offset, kBlockBytes))
-                                .has_value();
+    auto read = disk_.read(ByteOffset(mirrors_[mirror].value + offset),
+                           image.bytes.span(offset, kBlockBytes));
+    for (int attempt = 1; attempt < kReadAttempts && !read; ++attempt) {
+      read = disk_.read(ByteOffset(mirrors_[mirror].value + offset),
+                        image.bytes.span(offset, kBlockBytes));
+    }
+    if (!read && !is(read.error(), RuntimeError::io_error)) return fail(read.error());
+    image.readable[block] = read.has_value();
   }
   return image;
 }
@@ -103,7 +114,11 @@ Result<void> TableRegion::check_end(TableRegionScan& scan) const {
 }
 
 Result<TableRegionScan> TableRegion::scan() {
-  for (std::size_t mirror = 0; mirror < 2; ++mirror) images_[mirror] = load(mirror);
+  for (std::size_t mirror = 0; mirror < 2; ++mirror) {
+    auto image = load(mirror);
+    if (!image) return fail(image.error());
+    images_[mirror] = *std::move(image);
+  }
   TableRegionScan scan;
   for (const Image& image : images_) {
     if (std::ranges::find(image.readable, false) != image.readable.end()) scan.unreadable = true;

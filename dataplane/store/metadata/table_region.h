@@ -53,8 +53,8 @@ class TableRegion {
               std::uint64_t device_hash)
       : disk_(disk), mirrors_(mirrors), region_bytes_(region_bytes), device_hash_(device_hash) {}
 
-  // Reads both mirrors whole. Errors: corrupt (I-META-3), or the disk's, when both mirrors cannot
-  // be read at the place where the end would have to be.
+  // Reads both mirrors whole. Errors: corrupt (I-META-3); io_error, when both mirrors cannot be
+  // read at the place where the end would have to be; the disk's other errors (device_gone).
   Result<TableRegionScan> scan();
   // Copies what was bad in one mirror from the other, and overwrites what was unreadable behind the
   // end. Not durable before the next flush.
@@ -77,7 +77,7 @@ class TableRegion {
     AlignedBuffer bytes;
     std::vector<bool> readable;
   };
-  Image load(std::size_t mirror);
+  Result<Image> load(std::size_t mirror);
   std::optional<TableRecordView> parse(const Image& image, std::uint64_t offset) const;
   std::optional<TableRecordView> parse_snapshot(std::uint64_t& generation) const;
   void read_records(TableRegionScan& scan);

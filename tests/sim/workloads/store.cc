@@ -10,6 +10,7 @@
 #include "dataplane/store/store.h"
 #include "tests/model/block_model.h"
 #include "tests/model/payload.h"
+#include "tests/model/placed_bytes.h"
 #include "tests/sim/nemesis.h"
 #include "tests/sim/run_task.h"
 #include "tests/sim/sim_disk.h"
@@ -195,7 +196,9 @@ Task<bool> StoreProgram::open() {
   auto opened = co_await Store::open(env, node_.disk(), node_.blocking_disk(), workload_.limits);
   if (!opened) {
     workload_.last_open_error = opened.error().message();
-    if (opened.error().error_class() == ErrorClass::corrupt &&
+    // "It is damaged", "it is no store": only of a device that did spoil something.
+    const ErrorClass blames = opened.error().error_class();
+    if ((blames == ErrorClass::corrupt || blames == ErrorClass::invalid) &&
         !workload_.device_spoilt_something()) {
       workload_.simulator.fail("open: " + opened.error().message());
     }
@@ -315,13 +318,15 @@ void StoreProgram::ended(model::WriteId id, const Result<void>& result) {
 }
 
 Task<void> StoreProgram::write(Place place) {
-  std::vector<std::byte> data(std::size_t{place.count} * kBlockBytes);
+  const model::PlacedBytes memory(std::size_t{place.count} * kBlockBytes,
+                                  workload_.rng.chance(0.5));
+  const auto data = memory.span();
   const model::WriteId id = workload_.model.begin_write(BlockIndex(place.index), place.count);
   workload_.open_writes.push_back(id);
   model::fill_blocks(data, kImage, BlockIndex(place.index), id);
   std::vector<std::uint32_t> checksums;
   for (std::uint32_t i = 0; i < place.count; ++i) {
-    checksums.push_back(crc32c(std::span(data).subspan(std::size_t{i} * kBlockBytes, kBlockBytes)));
+    checksums.push_back(crc32c(data.subspan(std::size_t{i} * kBlockBytes, kBlockBytes)));
   }
   const auto result = co_await store_->write({.object = place.object,
                                               .first_block = place.block,
@@ -349,7 +354,9 @@ Task<void> StoreProgram::remove(std::uint64_t object) {
 
 // False when the incarnation is over.
 Task<bool> StoreProgram::read(Place place) {
-  std::vector<std::byte> into(std::size_t{place.count} * kBlockBytes);
+  const model::PlacedBytes memory(std::size_t{place.count} * kBlockBytes,
+                                  workload_.rng.chance(0.5));
+  const auto into = memory.span();
   const model::ReadId id = workload_.model.begin_read(BlockIndex(place.index), place.count);
   workload_.open_reads.push_back(id);
   const auto outcome = co_await store_->read_partial(place.object, place.block, into);
@@ -379,10 +386,9 @@ Task<bool> StoreProgram::read(Place place) {
 
 }  // namespace
 
-// Left out: D16, which only a second copy answers, and D15: a device that vanishes under RocksDB's
-// writes can leave a MANIFEST that is bad in both copies, which is not understood yet (README.md).
+// Left out: D16, which only a second copy answers.
 FaultProfile store_profile() {
-  return FaultProfile::destructive().without(d15_device_vanishes).without(d16_flush_lies);
+  return FaultProfile::destructive().without(d16_flush_lies);
 }
 
 std::unique_ptr<Workload> make_store(WorkloadContext context) {

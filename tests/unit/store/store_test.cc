@@ -322,6 +322,34 @@ TEST_F(StoreTest, reads_on_after_the_device_failed_a_write) {
   ASSERT_TRUE(write(1, 1, 1, 4));
 }
 
+// A device that does not answer says nothing about its contents: taken for damage, an unplugged
+// device would be given up, and with it the only copy.
+TEST_F(StoreTest, a_device_that_vanishes_while_it_is_opened_is_gone_not_corrupt) {
+  ASSERT_TRUE(write(1, 0, 3, 1));
+  checkpoint();
+  ASSERT_TRUE(write(1, 1, 1, 2));
+  power_cycle();
+  bool opened = false;
+  for (std::uint64_t io = 0; !opened; ++io) {
+    hold_for_crash(node, std::shared_ptr<Store>(std::move(store)));
+    node.crash(sim::CrashKind::process_kill);
+    node.start();
+    disk.vanish_after(io);
+    auto result = run(Store::open(node.env(), node.disk(), node.blocking_disk(), limits));
+    opened = result.has_value();
+    if (opened) {
+      store = *std::move(result);
+      break;
+    }
+    EXPECT_EQ(result.error().error_class(), ErrorClass::failed)
+        << "at I/O " << io << ": " << result.error().message();
+    ASSERT_LT(io, 10'000u);
+  }
+  power_cycle();
+  EXPECT_EQ(read(1, 0, 3), (Ids{1, 2, 1}));
+  expect_balanced();
+}
+
 TEST_F(StoreTest, says_which_blocks_take_space) {
   ASSERT_TRUE(write(1, 10, 4, 1));
   const auto runs = run(store->allocation(object(1), {.first_block = 8, .block_count = 8}));

@@ -44,6 +44,19 @@ TEST_F(SuperblockTest, refuses_a_single_copy) {
   EXPECT_TRUE(is(reading.error(), StoreError::superblock_quorum));
 }
 
+// Nor is a device that is gone a device without a quorum.
+TEST_F(SuperblockTest, a_device_that_is_gone_has_not_lost_its_quorum) {
+  write();
+  for (std::uint64_t copy = 0; copy < kSuperblockCopies; ++copy) {
+    disk.vanish_after(copy);
+    const auto reading = read();
+    ASSERT_FALSE(reading);
+    EXPECT_TRUE(is(reading.error(), RuntimeError::device_gone)) << reading.error().message();
+    power_cycle();
+  }
+  EXPECT_TRUE(read());
+}
+
 // I-SUPER-2: whatever the moment of a power failure, the old or the new superblock is there.
 TEST_F(SuperblockTest, is_old_or_new_after_power_loss_at_any_write) {
   write();

@@ -183,6 +183,15 @@ TEST_F(DeviceTableTest, does_not_take_unreadable_for_absent) {
   EXPECT_TRUE(is(table.error(), RuntimeError::io_error));
 }
 
+TEST_F(DeviceTableTest, does_not_take_a_device_that_is_gone_for_an_empty_one) {
+  // "No valid snapshot" would call for a new format.
+  ASSERT_TRUE(open()->grant_chunk(kLaneSeven));
+  disk.set_gone(true);
+  EXPECT_TRUE(is(DeviceTable::open(disk, geometry).error(), RuntimeError::device_gone));
+  disk.set_gone(false);
+  EXPECT_EQ(open()->owners()[0], kLaneSeven);
+}
+
 TEST_F(DeviceTableTest, leaves_a_region_that_cannot_be_written) {
   // One bad block in a region is no reason to lose the device.
   auto table = open();

@@ -180,6 +180,16 @@ TEST_F(MetadataFilesTest, an_unreadable_mirrored_block_heals) {
   EXPECT_EQ(files().stats().blocks_healed, 2u);
 }
 
+TEST_F(MetadataFilesTest, a_device_that_is_gone_says_nothing_about_a_mirrored_file) {
+  // Unplugged at the wrong moment, a device was given up as corrupt in both copies.
+  store("m", pattern(9000), true);
+  disk.set_gone(true);
+  EXPECT_TRUE(is(files().read("m").error(), RuntimeError::device_gone));
+  EXPECT_TRUE(files().damage().empty());
+  disk.set_gone(false);
+  EXPECT_EQ(contents("m"), pattern(9000));
+}
+
 TEST_F(MetadataFilesTest, chunks_come_and_go_with_need) {
   // Space that the index does not need belongs to the lanes.
   store("f", pattern(1'500'000));
