@@ -4,6 +4,7 @@
 Includes      In dataplane/, a folder includes itself and folders to its left in LAYERS. Nobody in dataplane/ includes
               tests/, operator/ or csi/. Quoted includes start at the root of the tree; X.cc includes its X.h first,
               which is how X.h is known to compile alone (the rest of the headers: CMake target check_headers).
+              What is in PROGRAMS_ONLY is included by programs alone.
 The seam      PURE folders reach time, disk, network, chance and threads only through runtime/env.h, so that they run in
               the simulator. Both the headers that offer a way around it and the calls themselves are refused.
 Repeatable    In PURE folders nothing may depend on the order of a hash table or on the value of a pointer: no iteration
@@ -21,6 +22,9 @@ import tree
 LAYERS = ["base", "runtime", "wire", "store", "placement", "membership", "replica", "client",
           "keeper", "blockd", "mon", "osd", "cli"]
 PURE = ["wire", "store", "placement", "membership", "replica", "client"]
+# Folders inside of PURE ones that are not, and who may include them: programs, which do not run in the simulator.
+PROGRAMS = ["keeper", "blockd", "mon", "osd", "cli"]
+PROGRAMS_ONLY = ["dataplane/membership/rpc/", "dataplane/membership/proto/"]
 
 # File -> what it may do and why. An entry here is a decision; keep it rare.
 ALLOWED = {
@@ -100,6 +104,9 @@ def check_includes(root, path, text, problems):
             problems.append(f"{where}: dataplane/ must not include {top}/")
         elif (target := name.split("/")[1]) not in LAYERS:
             problems.append(f"{where}: dataplane/{target} is not in LAYERS of hack/check_layers.py")
+        elif (name.startswith(tuple(PROGRAMS_ONLY)) and layer not in PROGRAMS
+              and not str(path).startswith(tuple(PROGRAMS_ONLY))):
+            problems.append(f'{where}: "{name}" is for programs only: it has threads and system calls')
         elif LAYERS.index(target) > LAYERS.index(layer):
             problems.append(f"{where}: {layer} must not include {target}, which is to its right in: {' '.join(LAYERS)}")
     own = path.with_suffix(".h")
@@ -142,7 +149,8 @@ def main():
             problems.append(f"{path}: folder dataplane/{path.parts[1]} is not in LAYERS of hack/check_layers.py")
             continue
         check_includes(root, path, text, problems)
-        if path.parts[0] == "dataplane" and path.parts[1] in PURE:
+        if (path.parts[0] == "dataplane" and path.parts[1] in PURE
+                and not str(path).startswith(tuple(PROGRAMS_ONLY))):
             check_seam(path, text, tree.scrub(text), hashed[path.parent], problems)
     tree.finish("layers", problems, len(paths))
 
