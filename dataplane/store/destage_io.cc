@@ -20,6 +20,20 @@ constexpr std::uint32_t kReadGapBlocks =
 constexpr std::uint32_t kWriteBlocksMax = 64;
 constexpr std::size_t kTransfersMax = 16;  // side by side
 
+Extent extent_of(const RunChange& run, BlockIndex home) {
+  const WriteStamp& stamp = run.record->stamp;
+  Extent extent;
+  extent.first_block = run.first;
+  extent.block_count = run.count;
+  extent.device_block = home;
+  extent.lane_sequence = run.sequence();
+  extent.pg_epoch = stamp.pg_epoch;
+  extent.pg_sequence = stamp.pg_sequence;
+  extent.change_generation = stamp.change_generation;
+  for (std::uint32_t i = 0; i < run.count; ++i) extent.checksums.push_back(run.checksum(i));
+  return extent;
+}
+
 }  // namespace
 
 Task<Result<void>> Destager::read_piece(BlockIndex start, std::uint32_t blocks, Pieces* pieces) {
@@ -47,24 +61,25 @@ Task<Result<void>> Destager::read_piece(BlockIndex start, std::uint32_t blocks, 
 }
 
 Task<Result<void>> Destager::read_journal(const DestagePlan* plan, Pieces* pieces) {
-  std::vector<BlockIndex> sources;
-  for (const auto& [key, change] : plan->leaves) {
-    for (const BlockChange& block : change.blocks) {
-      if (block.kind == BlockChangeKind::move) sources.push_back(block.source);
+  std::vector<DeviceRun> sources;
+  for (const LeafChange& change : plan->leaves) {
+    for (const RunChange& run : change.runs) {
+      if (run.kind == ChangeKind::move) sources.push_back({run.source, run.count});
     }
   }
-  std::sort(sources.begin(), sources.end());
+  std::sort(sources.begin(), sources.end(),
+            [](const DeviceRun& a, const DeviceRun& b) { return a.start < b.start; });
   std::vector<Task<Result<void>>> tasks;
   std::size_t i = 0;
   while (i < sources.size()) {
-    const BlockIndex start = sources[i];
-    BlockIndex last = start;
-    for (; i < sources.size() && sources[i].value <= last.value + 1 + kReadGapBlocks &&
-           sources[i].value - start.value < kReadBlocksMax;
+    const BlockIndex start = sources[i].start;
+    BlockIndex end = start;
+    for (; i < sources.size() && sources[i].start.value <= end.value + kReadGapBlocks &&
+           sources[i].end().value - start.value <= kReadBlocksMax;
          ++i) {
-      last = sources[i];
+      end = std::max(end, sources[i].end());
     }
-    const auto blocks = static_cast<std::uint32_t>(last.value - start.value + 1);
+    const auto blocks = static_cast<std::uint32_t>(end.value - start.value);
     tasks.push_back(read_piece(start, blocks, pieces));
     if (tasks.size() == kTransfersMax || i == sources.size()) {
       const auto results = co_await when_all(state_.env.executor, std::exchange(tasks, {}));
@@ -80,69 +95,72 @@ Task<Result<void>> Destager::read_journal(const DestagePlan* plan, Pieces* piece
 Task<Result<void>> Destager::make_leaves(Batch* batch, const Pieces* pieces) {
   // In slices, so that the cache need not hold a whole batch.
   constexpr std::size_t kSlice = 1024;
-  auto next = batch->plan.leaves.begin();
-  while (next != batch->plan.leaves.end()) {
+  YieldBudget budget(state_.env.executor, state_.limits.leaves_per_turn);
+  const std::vector<LeafChange>& changes = batch->plan.leaves;
+  batch->leaves.reserve(changes.size());
+  while (batch->leaves.size() < changes.size()) {
+    const std::size_t first = batch->leaves.size();
+    const std::size_t end = std::min(first + kSlice, changes.size());
     std::vector<LeafKey> keys;
-    auto end = next;
-    for (; end != batch->plan.leaves.end() && keys.size() < kSlice; ++end) {
-      keys.push_back(end->first);
-    }
+    keys.reserve(end - first);
+    for (std::size_t i = first; i < end; ++i) keys.push_back(changes[i].key);
     auto leaves = co_await state_.leaves->get(std::move(keys));
     if (!leaves) {
       // Without the old leaf nobody knows what its other blocks are: that is for repair to solve.
       state_.fail_writes(leaves.error());
       co_return fail(leaves.error());
     }
-    for (std::size_t i = 0; next != end; ++next, ++i) {
-      IndexLeaf leaf = *(*leaves)[i];
-      SARSEN_CO_TRY(change_leaf(*batch, next->second, leaf, *pieces));
+    for (std::size_t i = first; i < end; ++i) {
+      IndexLeaf leaf = *(*leaves)[i - first];
+      SARSEN_CO_TRY(change_leaf(*batch, changes[i], leaf, *pieces));
       batch->leaves.push_back(
-          {.key = next->first, .leaf = std::make_shared<const IndexLeaf>(std::move(leaf))});
+          {.key = changes[i].key, .leaf = std::make_shared<const IndexLeaf>(std::move(leaf))});
+      co_await budget.spend();
     }
   }
   co_return Result<void>{};
 }
 
 // Homes for the blocks that are moved: where they are when that can be overwritten, else fresh
-// ones, together if possible. In the order of `blocks`.
-Result<std::vector<BlockIndex>> Destager::homes_for(Batch& batch, const IndexLeaf& leaf,
-                                                    const LeafChange& change) {
-  const std::vector<BlockChange>& blocks = change.blocks;
-  std::vector<BlockIndex> homes(blocks.size());
-  std::vector<std::size_t> homeless;
+// ones, together if possible.
+Result<Destager::Homes> Destager::homes_for(Batch& batch, const IndexLeaf& leaf,
+                                            const LeafChange& change) {
+  Homes homes{};
+  std::array<bool, kLeafBlocks> homeless{};
+  std::uint32_t homeless_count = 0;
   std::optional<BlockIndex> hint;
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    const auto old = leaf.lookup(blocks[i].block);
-    if (old) hint = old->device_block;
-    if (blocks[i].kind != BlockChangeKind::move && blocks[i].kind != BlockChangeKind::lost)
-      continue;
-    const bool in_place = old && !old->extent->shared && old->extent->compression() == nullptr;
-    if (in_place) {
-      homes[i] = old->device_block;
-    } else {
-      homeless.push_back(i);
+  for (const RunChange& run : change.runs) {
+    for (std::uint32_t block = run.first; block < run.end(); ++block) {
+      const auto old = leaf.lookup(block);
+      if (old) hint = old->device_block;
+      if (!run.needs_home()) continue;
+      const bool in_place = old && !old->extent->shared && old->extent->compression() == nullptr;
+      if (in_place) {
+        homes[block] = old->device_block;
+      } else {
+        homeless[block] = true;
+        ++homeless_count;
+      }
     }
   }
-  if (homeless.empty()) return homes;
-  std::sort(homeless.begin(), homeless.end(),
-            [&](std::size_t a, std::size_t b) { return blocks[a].block < blocks[b].block; });
+  if (homeless_count == 0) return homes;
   ExtentAllocator& allocator = state_.lanes[change.lane.value].allocator;
   // The promise is kept until the very moment of its use: writers wait for nothing else.
   std::uint64_t& promised = batch.plan.reservations[change.lane.value];
-  const std::uint64_t used = std::min<std::uint64_t>(promised, homeless.size());
+  const std::uint64_t used = std::min<std::uint64_t>(promised, homeless_count);
   promised -= used;
   allocator.unreserve(used);
-  const auto wanted = static_cast<std::uint32_t>(homeless.size());
-  auto runs = allocator.allocate(wanted, hint, Purpose::destage);
+  auto runs = allocator.allocate(homeless_count, hint, Purpose::destage);
   if (!runs) {
     if (allocator.reserve(used, Purpose::destage)) promised += used;
     return fail(make_error(StoreError::no_space, runs.error().message()));
   }
-  std::size_t at = 0;
+  std::uint32_t block = 0;
   for (const DeviceRun& run : *runs) {
     batch.allocated[change.lane.value].push_back(run);
-    for (std::uint32_t i = 0; i < run.blocks; ++i, ++at) {
-      homes[homeless[at]] = BlockIndex(run.start.value + i);
+    for (std::uint32_t i = 0; i < run.blocks; ++i, ++block) {
+      while (!homeless[block]) ++block;
+      homes[block] = BlockIndex(run.start.value + i);
     }
   }
   return homes;
@@ -157,36 +175,49 @@ Result<void> Destager::change_leaf(Batch& batch, const LeafChange& change, Index
   if (change.clear_first) keep(leaf.remove(0, kLeafBlocks));
   auto homes = homes_for(batch, leaf, change);
   if (!homes) return fail(homes.error());
-  for (std::size_t i = 0; i < change.blocks.size(); ++i) {
-    const BlockChange& block = change.blocks[i];
-    if (block.kind == BlockChangeKind::zero) {
-      keep(leaf.remove(block.block, 1));
-      continue;
+  for (const RunChange& run : change.runs) {
+    switch (run.kind) {
+      case ChangeKind::zero: keep(leaf.remove(run.first, run.count)); break;
+      case ChangeKind::adopt:
+        keep(leaf.put(extent_of(run, run.source)));
+        batch.adopted[change.lane.value].push_back({run.source, run.count});
+        break;
+      case ChangeKind::move:
+      case ChangeKind::lost: SARSEN_TRY(put_moved(batch, change, run, *homes, leaf, pieces)); break;
     }
-    Extent extent;
-    extent.first_block = block.block;
-    extent.block_count = 1;
-    extent.lane_sequence = block.sequence;
-    extent.pg_epoch = block.pg_epoch;
-    extent.pg_sequence = block.pg_sequence;
-    extent.change_generation = block.change_generation;
-    extent.checksums = {block.checksum};
-    if (block.kind == BlockChangeKind::adopt) {
-      extent.device_block = block.source;
-      batch.adopted[change.lane.value].push_back(block.source);
+  }
+  return {};
+}
+
+// A run that goes home, in parts that stay together there and are all good or all bad.
+Result<void> Destager::put_moved(Batch& batch, const LeafChange& change, const RunChange& run,
+                                 const Homes& homes, IndexLeaf& leaf, const Pieces& pieces) {
+  const auto is_good = [&](std::uint32_t i) {  // I-STORE-8
+    return run.kind == ChangeKind::move &&
+           pieces.is_good(BlockIndex(run.source.value + i), run.checksum(i));
+  };
+  bool good = is_good(0);
+  for (std::uint32_t first = 0; first < run.count;) {
+    const BlockIndex home = homes[run.first + first];
+    std::uint32_t end = first + 1;
+    bool next_good = good;
+    for (; end < run.count; ++end) {
+      next_good = is_good(end);
+      if (next_good != good || homes[run.first + end].value != home.value + end - first) break;
+    }
+    const RunChange part = part_of(run, run.first + first, run.first + end);
+    Extent extent = extent_of(part, home);
+    extent.corrupt = !good;
+    if (good) {
+      batch.moves.push_back({.source = part.source, .home = home, .blocks = part.count});
     } else {
-      extent.device_block = (*homes)[i];
-      // I-STORE-8
-      extent.corrupt =
-          block.kind == BlockChangeKind::lost || !pieces.is_good(block.source, block.checksum);
-      if (extent.corrupt) {
-        ++state_.corrupt_blocks_found;
-      } else {
-        batch.moves.push_back(
-            {.source = block.source, .home = extent.device_block, .checksum = block.checksum});
-      }
+      state_.corrupt_blocks_found += part.count;
     }
-    keep(leaf.put(std::move(extent)));
+    for (const FreedRun& freed : leaf.put(std::move(extent))) {
+      batch.freed[change.lane.value].push_back(freed);
+    }
+    good = next_good;
+    first = end;
   }
   return {};
 }
@@ -194,15 +225,18 @@ Result<void> Destager::change_leaf(Batch& batch, const LeafChange& change, Index
 // ------------------------------------------------------------------------------- going home
 
 Task<Result<void>> Destager::write_home_run(std::span<const Move> moves, const Pieces* pieces) {
-  const std::size_t bytes = moves.size() * kBlockBytes;
+  std::size_t bytes = 0;
+  for (const Move& move : moves) bytes += std::size_t{move.blocks} * kBlockBytes;
   const ByteOffset home(moves.front().home.value * kBlockBytes);
   state_.home_bytes_written += bytes;
   if (const auto data = pieces->together(moves)) co_return co_await state_.disk.write(home, *data);
   auto staging = state_.env.buffers.allocate(bytes);
   if (!staging) co_return fail(staging.error());
-  for (std::size_t i = 0; i < moves.size(); ++i) {
-    const auto data = pieces->block(moves[i].source);
-    std::memcpy(staging->data() + i * kBlockBytes, data.data(), kBlockBytes);
+  std::byte* to = staging->data();
+  for (const Move& move : moves) {
+    const auto data = pieces->blocks(move.source, move.blocks);
+    std::memcpy(to, data.data(), data.size());
+    to += data.size();
   }
   co_return co_await state_.disk.write(home, staging->span(0, bytes));
 }
@@ -210,10 +244,13 @@ Task<Result<void>> Destager::write_home_run(std::span<const Move> moves, const P
 // One of those who write side by side: takes the next run until none is left or one has failed.
 Task<Result<void>> Destager::write_next_homes(HomeRuns* runs, const Pieces* pieces) {
   while (!runs->failed && !runs->left.empty()) {
+    const std::uint64_t start = runs->left.front().home.value;
+    std::uint64_t blocks = runs->left.front().blocks;
     std::size_t count = 1;
-    while (count < runs->left.size() && count < kWriteBlocksMax &&
-           runs->left[count].home.value == runs->left.front().home.value + count) {
-      ++count;
+    for (; count < runs->left.size(); ++count) {
+      const Move& next = runs->left[count];
+      if (next.home.value != start + blocks || blocks + next.blocks > kWriteBlocksMax) break;
+      blocks += next.blocks;
     }
     const auto run = runs->left.first(count);
     runs->left = runs->left.subspan(count);

@@ -27,23 +27,27 @@ struct Destager::Pieces {
     std::sort(list.begin(), list.end(),
               [](const Piece& a, const Piece& b) { return a.start < b.start; });
   }
-  std::span<const std::byte> block(BlockIndex source) const {
+  // All in one piece: they were one source.
+  std::span<const std::byte> blocks(BlockIndex source, std::uint32_t count) const {
     const Piece& piece = of(source);
-    return piece.data.span((source.value - piece.start.value) * kBlockBytes, kBlockBytes);
+    return piece.data.span((source.value - piece.start.value) * kBlockBytes,
+                           std::size_t{count} * kBlockBytes);
   }
   // The data of all `moves`, when it lies in one piece of memory in their order.
   std::optional<std::span<const std::byte>> together(std::span<const Move> moves) const {
     const Piece& piece = of(moves.front().source);
     const std::uint64_t first = moves.front().source.value - piece.start.value;
-    for (std::size_t i = 1; i < moves.size(); ++i) {
-      if (moves[i].source.value != moves.front().source.value + i) return std::nullopt;
+    std::uint64_t blocks = 0;
+    for (const Move& move : moves) {
+      if (move.source.value != moves.front().source.value + blocks) return std::nullopt;
+      blocks += move.blocks;
     }
-    if (first + moves.size() > piece.blocks) return std::nullopt;
-    return piece.data.span(first * kBlockBytes, moves.size() * kBlockBytes);
+    if (first + blocks > piece.blocks) return std::nullopt;
+    return piece.data.span(first * kBlockBytes, blocks * kBlockBytes);
   }
   bool is_good(BlockIndex source, std::uint32_t checksum) const {
     const Piece& piece = of(source);
-    return !piece.bad[source.value - piece.start.value] && crc32c(block(source)) == checksum;
+    return !piece.bad[source.value - piece.start.value] && crc32c(blocks(source, 1)) == checksum;
   }
 
  private:

@@ -1,44 +1,95 @@
 #include "dataplane/store/destage_plan.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace sarsen {
+
+RunChange part_of(const RunChange& run, std::uint32_t first, std::uint32_t end) {
+  RunChange part = run;
+  first = std::max<std::uint32_t>(first, run.first);
+  end = std::min(end, run.end());
+  part.count = 0;
+  if (first >= end) return part;
+  const std::uint32_t skipped = first - run.first;
+  part.first = static_cast<std::uint8_t>(first);
+  part.count = static_cast<std::uint8_t>(end - first);
+  part.record_block += skipped;
+  part.source = BlockIndex(run.source.value + skipped);
+  return part;
+}
+
+void LeafChange::replace(RunChange run) {
+  const std::size_t before = runs.size();
+  for (std::size_t i = 0; i < before; ++i) {
+    const RunChange old = runs[i];
+    if (old.end() <= run.first || run.end() <= old.first) continue;
+    runs[i] = part_of(old, 0, run.first);
+    if (const RunChange tail = part_of(old, run.end(), kLeafBlocks); tail.count > 0) {
+      runs.push_back(tail);
+    }
+  }
+  runs.erase(std::remove_if(runs.begin(), runs.end(), [](const auto& r) { return r.count == 0; }),
+             runs.end());
+  runs.push_back(run);
+}
+
+LeafChange& DestagePlan::leaf_of(const LeafKey& key, LaneId lane) {
+  const auto [place, is_new] = places_.try_emplace(key, leaves.size());
+  if (is_new) leaves.push_back({.key = key, .lane = lane, .clear_first = false, .runs = {}});
+  return leaves[place->second];
+}
+
+LeafChange* DestagePlan::find(const LeafKey& key) {
+  const auto place = places_.find(key);
+  return place == places_.end() ? nullptr : &leaves[place->second];
+}
+
+void DestagePlan::sort() {
+  places_.clear();
+  // Keys are encoded once, not in each comparison.
+  std::vector<std::pair<LeafKeyBytes, std::size_t>> order;
+  order.reserve(leaves.size());
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    order.emplace_back(encode_leaf_key(leaves[i].key), i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<LeafChange> sorted;
+  sorted.reserve(leaves.size());
+  for (const auto& [key, i] : order) sorted.push_back(std::move(leaves[i]));
+  leaves = std::move(sorted);
+}
+
 namespace {
 
 class Planner {
  public:
   Planner(StoreState& state, DestagePlan& plan) : state_(state), plan_(plan) {}
 
-  void add(const RecoveredRecord& recovered) {
+  // Returns how many leaves it touched.
+  std::uint64_t add(const RecoveredRecord& recovered) {
     const JournalRecord& record = recovered.record;
     LaneSequence& applied = plan_.applied[record.lane.value];
     applied = std::max(applied, record.lane_sequence);
+    touched_ = 1;
     switch (record.kind) {
       case RecordKind::write:
-        for (std::uint32_t i = 0; i < record.block_count; ++i) {
-          const auto kind = recovered.payload_lost ? BlockChangeKind::lost : BlockChangeKind::move;
-          change(record, i, kind, BlockIndex(recovered.payload.value + i));
-        }
+        change(record, 0, record.block_count,
+               recovered.payload_lost ? ChangeKind::lost : ChangeKind::move, recovered.payload);
         break;
       case RecordKind::write_extents: {
-        std::uint32_t i = 0;
+        std::uint32_t first = 0;
         for (const DeviceRun& run : record.runs) {
-          for (std::uint32_t block = 0; block < run.blocks; ++block, ++i) {
-            change(record, i, BlockChangeKind::adopt, BlockIndex(run.start.value + block));
-          }
+          change(record, first, run.blocks, ChangeKind::adopt, run.start);
+          first += run.blocks;
         }
         break;
       }
-      case RecordKind::zero:
-        for (std::uint32_t i = 0; i < record.block_count; ++i) {
-          change(record, i, BlockChangeKind::zero, {});
-        }
-        break;
+      case RecordKind::zero: change(record, 0, record.block_count, ChangeKind::zero, {}); break;
       case RecordKind::remove_object: remove(record); break;
       case RecordKind::share_object:
       case RecordKind::stream_ends: break;
     }
+    return touched_;
   }
 
  private:
@@ -46,74 +97,75 @@ class Planner {
   void remove(const JournalRecord& record) {
     if (!state_.overlay.removal(record.object)) return;
     plan_.removals.emplace_back(record.object, record.lane_sequence);
-    for (auto leaf = plan_.leaves.lower_bound({.object = record.object, .leaf = 0});
-         leaf != plan_.leaves.end() && leaf->first.object == record.object; ++leaf) {
-      leaf->second.blocks.clear();
+    for (std::uint16_t number = 0; number < kLeavesPerObject; ++number) {
+      LeafChange* leaf = plan_.find({.object = record.object, .leaf = number});
+      if (leaf != nullptr) leaf->runs.clear();
     }
+    touched_ = kLeavesPerObject;
   }
 
-  void change(const JournalRecord& record, std::uint32_t i, BlockChangeKind kind,
+  // `count` blocks of the record from its block `from` on; their data is at `source`.
+  void change(const JournalRecord& record, std::uint32_t from, std::uint32_t count, ChangeKind kind,
               BlockIndex source) {
-    const std::uint32_t block = record.first_block + i;
-    const auto pending = state_.overlay.find(record.object, block);
+    if (count == 0) return;
+    each_leaf_part(record.first_block + from, count,
+                   [&](std::uint32_t first_block, std::uint32_t block_count) {
+                     ++touched_;
+                     const PendingPieces pieces =
+                         state_.overlay.look(record.object, first_block, block_count);
+                     for (const PendingPiece& piece : pieces) {
+                       const std::uint32_t at = piece.first_block - record.first_block;
+                       RunChange run;
+                       run.first = static_cast<std::uint8_t>(piece.first_block % kLeafBlocks);
+                       run.count = static_cast<std::uint8_t>(piece.block_count);
+                       run.kind = kind;
+                       run.record_block = at;
+                       run.source = BlockIndex(source.value + at - from);
+                       run.record = &record;
+                       change_run(piece, run);
+                     }
+                   });
+  }
+
+  void change_run(const PendingPiece& pending, const RunChange& run) {
+    const JournalRecord& record = *run.record;
     // Gone from the overlay: an earlier batch wrote a newer version home (it was tried again).
-    const bool superseded = !pending || pending->sequence != record.lane_sequence;
+    const bool superseded = !pending.pending || pending.sequence != record.lane_sequence;
     // A version may be skipped for a newer one only if that one can not be rolled back any more.
     const bool newer_is_safe =
-        !pending || pending->sequence <= state_.lanes[record.lane.value].evident;
+        !pending.pending || pending.sequence <= state_.lanes[record.lane.value].evident;
     if (superseded && newer_is_safe && !state_.env.faults.planted("destage.older_version")) {
-      ++plan_.coalesced;
+      plan_.coalesced += run.count;
       return;
     }
-    if (state_.overlay.take_reservation(record.object, block)) {
-      ++plan_.reservations[record.lane.value];
-    }
-    BlockChange change;
-    change.block = static_cast<std::uint8_t>(block % kLeafBlocks);
-    change.kind = kind;
-    change.source = source;
-    change.checksum = record.checksums.empty() ? 0 : record.checksums[i];
-    change.sequence = record.lane_sequence;
-    change.pg_epoch = record.stamp.pg_epoch;
-    change.pg_sequence = record.stamp.pg_sequence;
-    change.change_generation = record.stamp.change_generation;
-    LeafChange& leaf = leaf_of(record, static_cast<std::uint16_t>(block / kLeafBlocks));
-    // Records come in the order of their sequences: the last one of a block counts.
-    std::erase_if(leaf.blocks, [&](const BlockChange& c) { return c.block == change.block; });
-    leaf.blocks.push_back(change);
-  }
-
-  // Blocks of a record come one after the other: mostly it is the leaf of the one before.
-  LeafChange& leaf_of(const JournalRecord& record, std::uint16_t number) {
-    const LeafKey key{.object = record.object, .leaf = number};
-    if (last_ == nullptr || key != last_key_) {
-      last_ = &plan_.leaves[key];
-      last_->lane = record.lane;
-      last_key_ = key;
-    }
-    return *last_;
+    plan_.reservations[record.lane.value] +=
+        state_.overlay.take_reservations(record.object, pending.first_block, run.count);
+    const LeafKey key{.object = record.object,
+                      .leaf = static_cast<std::uint16_t>(pending.first_block / kLeafBlocks)};
+    plan_.leaf_of(key, record.lane).replace(run);
   }
 
   StoreState& state_;
   DestagePlan& plan_;
-  LeafKey last_key_;
-  LeafChange* last_ = nullptr;  // maps do not move their values
+  std::uint64_t touched_ = 0;
 };
 
 }  // namespace
 
-DestagePlan make_plan(StoreState& state, SegmentGeneration end) {
-  DestagePlan plan;
-  plan.live_from = end;
+Task<void> make_plan(StoreState& state, SegmentGeneration end, DestagePlan* plan) {
+  plan->live_from = end;
   for (Lane& lane : state.lanes) {
-    if (lane.carried > 0) plan.reservations[lane.id.value] = std::exchange(lane.carried, 0);
+    if (lane.carried > 0) plan->reservations[lane.id.value] = std::exchange(lane.carried, 0);
   }
-  Planner planner(state, plan);
-  for (const auto& [generation, records] : state.segments) {
-    if (generation >= end) break;
-    for (const RecoveredRecord& record : records) planner.add(record);
+  Planner planner(state, *plan);
+  YieldBudget budget(state.env.executor, state.limits.leaves_per_turn);
+  // Newer segments may appear while others run; those below `end` are settled.
+  for (auto segment = state.segments.begin();
+       segment != state.segments.end() && segment->first < end; ++segment) {
+    for (const RecoveredRecord& record : segment->second) {
+      co_await budget.spend(planner.add(record));
+    }
   }
-  return plan;
 }
 
 }  // namespace sarsen

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dataplane/store/destage_pieces.h"
+#include "dataplane/store/device_runs.h"
 #include "dataplane/store/error.h"
 #include "dataplane/store/index/index_leaf_codec.h"
 
@@ -144,7 +145,7 @@ Task<Result<void>> Destager::destage_batch(SegmentGeneration end) {
   if (!state_.env.faults.planted("destage.no_reader_barrier")) co_await state_.epochs.barrier();
   Batch batch;
   if (state_.journal) state_.note_evident(state_.journal->recorded_durable_upto());
-  batch.plan = make_plan(state_, end);
+  co_await make_plan(state_, end, &batch.plan);
   auto done = co_await carry_out(&batch);
   if (!done && !state_.failure) undo(batch);
   co_return done;
@@ -152,6 +153,7 @@ Task<Result<void>> Destager::destage_batch(SegmentGeneration end) {
 
 Task<Result<void>> Destager::carry_out(Batch* batch) {
   SARSEN_CO_TRY(co_await find_removed_leaves(&batch->plan));
+  batch->plan.sort();
   Pieces pieces;
   SARSEN_CO_TRY(co_await read_journal(&batch->plan, &pieces));
   SARSEN_CO_TRY(co_await make_leaves(batch, &pieces));
@@ -198,9 +200,7 @@ Task<Result<void>> Destager::find_removed_leaves(DestagePlan* plan) {
   });
   if (!found) co_return fail(found.error());
   for (const LeafKey& key : *found) {
-    LeafChange& change = plan->leaves[key];
-    change.lane = state_.lane_of(key.object).id;
-    change.clear_first = true;
+    plan->leaf_of(key, state_.lane_of(key.object).id).clear_first = true;
   }
   co_return Result<void>{};
 }
@@ -209,18 +209,9 @@ Task<Result<void>> Destager::commit(Batch* batch) {
   const CommitTicket ticket = last_ticket_.next();
   account(*batch, ticket);
   MetadataBatch writes;
-  LeafValueBuffer value;
   const auto text = [](std::span<const std::byte> bytes) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
-  for (const NewLeaf& changed : batch->leaves) {
-    const LeafKeyBytes key = encode_leaf_key(changed.key);
-    if (changed.leaf->empty()) {
-      writes.remove(MetadataFamily::index, text(key));
-    } else {
-      writes.put(MetadataFamily::index, text(key), text(encode_leaf(*changed.leaf, key, value)));
-    }
-  }
   const auto put_number = [&](std::string_view key, std::uint64_t number) {
     writes.put(MetadataFamily::meta, key, text(std::as_bytes(std::span(&number, 1))));
   };
@@ -235,14 +226,26 @@ Task<Result<void>> Destager::commit(Batch* batch) {
   }
   put_number(kLiveFromKey, batch->plan.live_from.value);
   MetadataDb& db = *state_.db;
-  auto written = co_await state_.env.blocking.run([&db, &writes] { return db.write(writes); });
+  // Leaves are immutable by now: another thread may encode them.
+  auto written = co_await state_.env.blocking.run([&db, &writes, &text, batch] {
+    LeafValueBuffer value;
+    for (const NewLeaf& changed : batch->leaves) {
+      const LeafKeyBytes key = encode_leaf_key(changed.key);
+      if (changed.leaf->empty()) {
+        writes.remove(MetadataFamily::index, text(key));
+      } else {
+        writes.put(MetadataFamily::index, text(key), text(encode_leaf(*changed.leaf, key, value)));
+      }
+    }
+    return db.write(writes);
+  });
   if (!written) {
     state_.fail_writes(make_error(StoreError::device_failed, written.error().message()));
     co_return fail(*state_.failure);
   }
   last_ticket_ = ticket;
   committed_live_from_ = batch->plan.live_from;
-  publish(*batch);
+  co_await publish(batch);
   co_return Result<void>{};
 }
 
@@ -251,12 +254,10 @@ void Destager::account(Batch& batch, CommitTicket ticket) {
   for (const auto& [lane, runs] : batch.allocated) {
     for (const DeviceRun& run : runs) state_.lanes[lane].allocator.commit_allocation(run);
   }
-  for (auto& [lane, blocks] : batch.adopted) {
-    std::sort(blocks.begin(), blocks.end());
-    for (const BlockIndex block : blocks) {
-      state_.lanes[lane].allocator.commit_allocation({.start = block, .blocks = 1});
-    }
-    disown_adopted(state_.lanes[lane], blocks);
+  for (auto& [lane, runs] : batch.adopted) {
+    sort_and_join(runs);
+    for (const DeviceRun& run : runs) state_.lanes[lane].allocator.commit_allocation(run);
+    disown_adopted(state_.lanes[lane], runs);
   }
   for (auto& [lane, count] : batch.plan.reservations) {
     state_.lanes[lane].allocator.unreserve(std::exchange(count, 0));
@@ -277,39 +278,49 @@ void Destager::account(Batch& batch, CommitTicket ticket) {
 }
 
 // Blocks that a newer write superseded while a batch made the index name them: the index owns them.
-void Destager::disown_adopted(Lane& lane, const std::vector<BlockIndex>& adopted) {
-  std::erase_if(lane.superseded, [&adopted](const auto& entry) {
-    return std::binary_search(adopted.begin(), adopted.end(), entry.second);
-  });
+void Destager::disown_adopted(Lane& lane, std::span<const DeviceRun> adopted) {
+  std::vector<std::pair<LaneSequence, DeviceRun>> left;
+  for (const auto& [sequence, run] : lane.superseded) {
+    for (const DeviceRun& part : parts_outside(run, adopted)) left.emplace_back(sequence, part);
+  }
+  lane.superseded = std::move(left);
 }
 
 // Blocks of large writes that nothing names: their records are covered by this commit.
 void Destager::free_superseded(Lane& lane, CommitTicket ticket) {
   std::erase_if(lane.superseded, [&](const auto& entry) {
     if (entry.first > lane.applied) return false;
-    auto freed = lane.allocator.free_to_quarantine({.start = entry.second, .blocks = 1}, ticket);
+    auto freed = lane.allocator.free_to_quarantine(entry.second, ticket);
     SARSEN_ASSERT(freed.has_value(), "a superseded extent is pending");
     return true;
   });
 }
 
-// The index speaks for the batch from now on.
-void Destager::publish(Batch& batch) {
-  for (NewLeaf& changed : batch.leaves) state_.leaves->publish(changed.key, changed.leaf);
-  for (const auto& [key, change] : batch.plan.leaves) {
-    OverlayDrop drop;
-    for (const BlockChange& block : change.blocks) {
-      state_.overlay.destaged(key.object, key.leaf * kLeafBlocks + block.block, block.sequence,
-                              drop);
-    }
-    state_.settle(state_.lanes[change.lane.value], drop);
+// The index speaks for the batch from now on. In an order in which a reader finds the same whenever
+// it looks: the leaves, while the overlay still answers; then removals, which hide leaves; then
+// block by block.
+Task<void> Destager::publish(Batch* batch) {
+  YieldBudget budget(state_.env.executor, state_.limits.leaves_per_turn);
+  for (NewLeaf& changed : batch->leaves) {
+    state_.leaves->publish(changed.key, changed.leaf);
+    co_await budget.spend();
   }
-  for (const auto& [lane, blocks] : batch.adopted) disown_adopted(state_.lanes[lane], blocks);
-  for (const auto& [object, sequence] : batch.plan.removals) {
+  for (const auto& [object, sequence] : batch->plan.removals) {
     state_.overlay.removal_destaged(object, sequence);
   }
-  state_.blocks_coalesced += batch.plan.coalesced;
-  state_.segments.erase(state_.segments.begin(), state_.segments.lower_bound(batch.plan.live_from));
+  for (const LeafChange& change : batch->plan.leaves) {
+    OverlayDrop drop;
+    for (const RunChange& run : change.runs) {
+      state_.overlay.destaged(change.key.object, change.key.leaf * kLeafBlocks + run.first,
+                              run.count, run.sequence(), drop);
+    }
+    state_.settle(state_.lanes[change.lane.value], drop);
+    co_await budget.spend();
+  }
+  for (const auto& [lane, runs] : batch->adopted) disown_adopted(state_.lanes[lane], runs);
+  state_.blocks_coalesced += batch->plan.coalesced;
+  state_.segments.erase(state_.segments.begin(),
+                        state_.segments.lower_bound(batch->plan.live_from));
 }
 
 // -------------------------------------------------------------------------------- checkpoint

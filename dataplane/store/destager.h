@@ -19,6 +19,7 @@
 //   corrupt.
 #pragma once
 
+#include <array>
 #include <map>
 #include <span>
 #include <utility>
@@ -47,10 +48,11 @@ class Destager {
   Semaphore& quiet() { return quiet_; }
 
  private:
+  // Blocks that are neighbours in the journal, and at home.
   struct Move {
     BlockIndex source;
     BlockIndex home;
-    std::uint32_t checksum = 0;
+    std::uint32_t blocks = 0;
   };
   // Journal data of a batch in memory.
   struct Pieces;
@@ -69,7 +71,7 @@ class Destager {
     std::vector<NewLeaf> leaves;
     std::vector<Move> moves;
     std::map<std::uint32_t, std::vector<FreedRun>> freed;  // by lane
-    std::map<std::uint32_t, std::vector<BlockIndex>> adopted;
+    std::map<std::uint32_t, std::vector<DeviceRun>> adopted;
     std::map<std::uint32_t, std::vector<DeviceRun>> allocated;
   };
 
@@ -89,15 +91,18 @@ class Destager {
   Task<Result<void>> make_leaves(Batch* batch, const Pieces* pieces);
   Result<void> change_leaf(Batch& batch, const LeafChange& change, IndexLeaf& leaf,
                            const Pieces& pieces);
-  Result<std::vector<BlockIndex>> homes_for(Batch& batch, const IndexLeaf& leaf,
-                                            const LeafChange& change);
+  // Where each block of a leaf goes that is moved.
+  using Homes = std::array<BlockIndex, kLeafBlocks>;
+  Result<Homes> homes_for(Batch& batch, const IndexLeaf& leaf, const LeafChange& change);
+  Result<void> put_moved(Batch& batch, const LeafChange& change, const RunChange& run,
+                         const Homes& homes, IndexLeaf& leaf, const Pieces& pieces);
   Task<Result<void>> write_homes(const Batch* batch, const Pieces* pieces);
   Task<Result<void>> write_next_homes(HomeRuns* runs, const Pieces* pieces);
   Task<Result<void>> write_home_run(std::span<const Move> moves, const Pieces* pieces);
   Task<Result<void>> commit(Batch* batch);
   void account(Batch& batch, CommitTicket ticket);
-  void publish(Batch& batch);
-  static void disown_adopted(Lane& lane, const std::vector<BlockIndex>& adopted);
+  Task<void> publish(Batch* batch);
+  static void disown_adopted(Lane& lane, std::span<const DeviceRun> adopted);
   static void free_superseded(Lane& lane, CommitTicket ticket);
 
   StoreState& state_;

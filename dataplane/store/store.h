@@ -43,6 +43,8 @@ struct StoreLimits {
   std::uint32_t destage_segments_max = 2;
   // Home writes side by side. Homes are single blocks all over the device.
   std::uint32_t home_writes_max = 64;
+  // Index leaves that are planned, changed or published in one turn of the loop: about 1 ms.
+  std::uint32_t leaves_per_turn = 512;
   // Destaging begins when this share of the segments (in percent) is used, and at once when idle.
   std::uint32_t destage_start_percent = 30;
   // The index is flushed when this share of the segments waits for it.

@@ -145,15 +145,19 @@ Result<void> load_lanes(StoreState& state, const std::map<std::uint32_t, std::st
 bool promise_homes(StoreState& state, const JournalRecord& record, std::uint64_t& mask) {
   Lane& lane = state.lanes[record.lane.value];
   bool all = true;
-  for (std::uint32_t i = 0; i < record.block_count && i < 64; ++i) {
-    const auto pending = state.overlay.find(record.object, record.first_block + i);
-    if (pending && pending->kind == PendingKind::journal) continue;
-    if (lane.allocator.reserve(1, Purpose::destage)) {
-      mask |= std::uint64_t{1} << i;
-    } else {
-      all = false;
+  const std::uint32_t blocks = std::min(record.block_count, 64U);
+  each_leaf_part(record.first_block, blocks, [&](std::uint32_t first, std::uint32_t count) {
+    for (const PendingPiece& piece : state.overlay.look(record.object, first, count)) {
+      if (piece.pending && piece.kind == PendingKind::journal) continue;
+      for (std::uint32_t i = 0; i < piece.block_count; ++i) {
+        if (lane.allocator.reserve(1, Purpose::destage)) {
+          mask |= std::uint64_t{1} << (piece.first_block + i - record.first_block);
+        } else {
+          all = false;
+        }
+      }
     }
-  }
+  });
   return all;
 }
 

@@ -43,7 +43,9 @@ Task<Result<std::vector<LeafPointer>>> StoreRead::leaves_of(ObjectKey object, Bl
     all_in_memory = all_in_memory && leaves[number - first] != nullptr;
   }
   if (all_in_memory) co_return leaves;
-  if (range.block_count == 1 && state_.overlay.find(object, range.first_block)) co_return leaves;
+  if (range.block_count == 1 && state_.overlay.look(object, range.first_block, 1)[0].pending) {
+    co_return leaves;
+  }
   co_return co_await state_.leaves->get(std::move(keys));
 }
 
@@ -51,30 +53,40 @@ std::vector<StoreRead::BlockPlan> StoreRead::plan(const ObjectKey& object, Block
                                                   const std::vector<LeafPointer>& leaves) const {
   std::vector<BlockPlan> plan(range.block_count);
   const std::uint32_t first_leaf = range.first_block / kLeafBlocks;
-  for (std::uint32_t i = 0; i < range.block_count; ++i) {
-    const std::uint32_t block = range.first_block + i;
-    BlockPlan& to = plan[i];
-    if (const auto pending = state_.overlay.find(object, block)) {
-      to.location = pending->location;
-      to.checksum = pending->checksum;
-      switch (pending->kind) {
+  const auto add_pending = [&](const PendingPiece& piece) {
+    for (std::uint32_t i = 0; i < piece.block_count; ++i) {
+      BlockPlan& to = plan[piece.first_block + i - range.first_block];
+      to.location = BlockIndex(piece.location.value + i);
+      if (!piece.checksums.empty()) to.checksum = piece.checksums[i];
+      switch (piece.kind) {
         case PendingKind::journal:
         case PendingKind::extent: to.source = Source::device; break;
         case PendingKind::zero: to.source = Source::zeros; break;
         case PendingKind::lost: to.source = Source::corrupt; break;
       }
-      continue;
     }
-    const LeafPointer& leaf = leaves[block / kLeafBlocks - first_leaf];
-    if (!leaf) continue;
-    if (const auto home = leaf->lookup(block % kLeafBlocks)) {
-      // Compressed units are not written yet; one in the index is of a newer version.
-      const bool readable = !home->extent->corrupt && home->extent->compression() == nullptr;
-      to = {.source = readable ? Source::device : Source::corrupt,
-            .location = home->device_block,
-            .checksum = home->checksum};
-    }
-  }
+  };
+  const auto add_home = [&](const IndexLeaf& leaf, std::uint32_t block) {
+    const auto home = leaf.lookup(block % kLeafBlocks);
+    if (!home) return;
+    // Compressed units are not written yet; one in the index is of a newer version.
+    const bool readable = !home->extent->corrupt && home->extent->compression() == nullptr;
+    plan[block - range.first_block] = {.source = readable ? Source::device : Source::corrupt,
+                                       .location = home->device_block,
+                                       .checksum = home->checksum};
+  };
+  each_leaf_part(range.first_block, range.block_count,
+                 [&](std::uint32_t first, std::uint32_t count) {
+                   const LeafPointer& leaf = leaves[first / kLeafBlocks - first_leaf];
+                   for (const PendingPiece& piece : state_.overlay.look(object, first, count)) {
+                     if (piece.pending) {
+                       add_pending(piece);
+                     } else if (leaf) {
+                       for (std::uint32_t i = 0; i < piece.block_count; ++i)
+                         add_home(*leaf, piece.first_block + i);
+                     }
+                   }
+                 });
   return plan;
 }
 

@@ -15,35 +15,41 @@ void apply_record(StoreState& state, const RecoveredRecord& recovered,
   const JournalRecord& record = recovered.record;
   Lane& lane = state.lanes[record.lane.value];
   OverlayDrop drop;
-  PendingBlock pending;
+  PendingRun pending;
   pending.sequence = record.lane_sequence;
+  // `count` blocks of the record from its block `first` on; those that have data, at `location`.
+  const auto put = [&](std::uint32_t first, std::uint32_t count, BlockIndex location) {
+    each_leaf_part(record.first_block + first, count, [&](std::uint32_t block, std::uint32_t n) {
+      const std::uint32_t i = block - record.first_block;
+      pending.first_block = block;
+      pending.block_count = n;
+      pending.location = BlockIndex(location.value + i - first);
+      if (!record.checksums.empty()) pending.checksums = std::span(record.checksums).subspan(i, n);
+      pending.reserved = 0;
+      if (i < 64) {
+        const std::uint64_t mask = reserved_mask >> i;
+        pending.reserved = static_cast<std::uint32_t>(mask & ((std::uint64_t{1} << n) - 1));
+      }
+      state.overlay.put(record.object, pending, drop);
+    });
+  };
   switch (record.kind) {
     case RecordKind::write:
-      for (std::uint32_t i = 0; i < record.block_count; ++i) {
-        pending.kind = recovered.payload_lost ? PendingKind::lost : PendingKind::journal;
-        pending.location = BlockIndex(recovered.payload.value + i);
-        pending.checksum = record.checksums[i];
-        pending.reserved = i < 64 && (reserved_mask >> i & 1) != 0;
-        state.overlay.put(record.object, record.first_block + i, pending, drop);
-      }
+      pending.kind = recovered.payload_lost ? PendingKind::lost : PendingKind::journal;
+      put(0, record.block_count, recovered.payload);
       break;
     case RecordKind::write_extents: {
       pending.kind = PendingKind::extent;
-      std::uint32_t i = 0;
+      std::uint32_t first = 0;
       for (const DeviceRun& run : record.runs) {
-        for (std::uint32_t block = 0; block < run.blocks; ++block, ++i) {
-          pending.location = BlockIndex(run.start.value + block);
-          pending.checksum = record.checksums[i];
-          state.overlay.put(record.object, record.first_block + i, pending, drop);
-        }
+        put(first, run.blocks, run.start);
+        first += run.blocks;
       }
       break;
     }
     case RecordKind::zero:
       pending.kind = PendingKind::zero;
-      for (std::uint32_t i = 0; i < record.block_count; ++i) {
-        state.overlay.put(record.object, record.first_block + i, pending, drop);
-      }
+      if (record.block_count > 0) put(0, record.block_count, {});
       break;
     case RecordKind::remove_object:
       state.overlay.remove_object(record.object, record.lane_sequence, drop);

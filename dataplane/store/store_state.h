@@ -9,6 +9,7 @@
 //   segments     on_durable() adds records, the destager takes whole segments
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -34,6 +35,18 @@
 
 namespace sarsen {
 
+// Calls `visit(first_block, block_count)` for the part of each leaf that [first, first + count) of
+// an object covers.
+template <typename Visit>
+void each_leaf_part(std::uint32_t first, std::uint32_t count, Visit visit) {
+  for (const std::uint32_t end = first + count; first < end;) {
+    const std::uint32_t leaf_end = (first / kLeafBlocks + 1) * kLeafBlocks;
+    const std::uint32_t until = std::min(end, leaf_end);
+    visit(first, until - first);
+    first = until;
+  }
+}
+
 struct Lane {
   LaneId id;
   ExtentAllocator allocator;
@@ -45,7 +58,7 @@ struct Lane {
   // Promised blocks of a batch that was given up, for the next one.
   std::uint64_t carried = 0;
   // Blocks of large writes that were superseded before they were destaged.
-  std::vector<std::pair<LaneSequence, BlockIndex>> superseded;
+  std::vector<std::pair<LaneSequence, DeviceRun>> superseded;
 
   LaneSequence issue() {
     last_issued = last_issued.next();

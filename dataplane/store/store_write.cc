@@ -128,18 +128,23 @@ Task<Result<std::uint64_t>> StoreWrite::reserve_homes(Lane& lane, ObjectKey obje
   // A block whose newest version waits in the journal has its home, or the promise of one.
   const auto without_home = [&](bool look_at_leaves) {
     std::uint64_t mask = 0;
-    for (std::uint32_t i = 0; i < range.block_count; ++i) {
-      const std::uint32_t block = range.first_block + i;
-      const auto pending = state_.overlay.find(object, block);
-      if (pending && pending->kind == PendingKind::journal) continue;
-      if (!pending && look_at_leaves) {
-        const LeafPointer leaf = state_.leaves->find(
-            {.object = object, .leaf = static_cast<std::uint16_t>(block / kLeafBlocks)});
-        const auto home = leaf ? leaf->lookup(block % kLeafBlocks) : std::nullopt;
-        if (home && !home->extent->shared && home->extent->compression() == nullptr) continue;
-      }
-      mask |= std::uint64_t{1} << i;
-    }
+    const auto has_home = [&](std::uint32_t block) {
+      const LeafPointer leaf = state_.leaves->find(
+          {.object = object, .leaf = static_cast<std::uint16_t>(block / kLeafBlocks)});
+      const auto home = leaf ? leaf->lookup(block % kLeafBlocks) : std::nullopt;
+      return home && !home->extent->shared && home->extent->compression() == nullptr;
+    };
+    each_leaf_part(range.first_block, range.block_count,
+                   [&](std::uint32_t first, std::uint32_t count) {
+                     for (const PendingPiece& piece : state_.overlay.look(object, first, count)) {
+                       if (piece.pending && piece.kind == PendingKind::journal) continue;
+                       for (std::uint32_t i = 0; i < piece.block_count; ++i) {
+                         const std::uint32_t block = piece.first_block + i;
+                         if (!piece.pending && look_at_leaves && has_home(block)) continue;
+                         mask |= std::uint64_t{1} << (block - range.first_block);
+                       }
+                     }
+                   });
     return mask;
   };
   const auto reserve = [&](std::uint64_t mask) {

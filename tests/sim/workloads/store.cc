@@ -162,6 +162,7 @@ class StoreWorkload final : public Workload {
     limits.destage_start_percent = static_cast<std::uint32_t>(rng.between(10, 80));
     limits.checkpoint_percent = static_cast<std::uint32_t>(rng.between(5, 60));
     limits.idle_destage_after = milliseconds(static_cast<std::int64_t>(rng.between(5, 500)));
+    limits.leaves_per_turn = static_cast<std::uint32_t>(rng.between(1, 40));
   }
 
   // Only home data may be spoilt: of everything else a single copy on one device has no second one,
