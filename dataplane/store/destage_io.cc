@@ -104,15 +104,18 @@ Task<Result<void>> Destager::make_leaves(Batch* batch, const Pieces* pieces) {
     std::vector<LeafKey> keys;
     keys.reserve(end - first);
     for (std::size_t i = first; i < end; ++i) keys.push_back(changes[i].key);
-    auto leaves = co_await state_.leaves->get(std::move(keys));
-    if (!leaves) {
-      // Without the old leaf nobody knows what its other blocks are: that is for repair to solve.
-      state_.fail_writes(leaves.error());
-      co_return fail(leaves.error());
+    auto leaves = co_await state_.leaves->get(keys);
+    if (!leaves && leaves.error().error_class() == ErrorClass::corrupt) {
+      leaves = co_await leaves_around_damage(std::move(keys));
     }
+    if (!leaves) co_return fail(leaves.error());
     for (std::size_t i = first; i < end; ++i) {
-      IndexLeaf leaf = *(*leaves)[i - first];
-      SARSEN_CO_TRY(change_leaf(*batch, changes[i], leaf, *pieces));
+      const LeafPointer& old = (*leaves)[i - first];
+      IndexLeaf leaf = old ? *old : IndexLeaf();
+      const auto mended = old ? without_damage(*batch, changes[i], leaf)
+                              : std::optional(all_others_lost(*batch, changes[i]));
+      if (mended) SARSEN_CO_TRY(co_await promise_lost(&batch->plan, &*mended));
+      SARSEN_CO_TRY(change_leaf(*batch, mended ? *mended : changes[i], leaf, *pieces));
       batch->leaves.push_back(
           {.key = changes[i].key, .leaf = std::make_shared<const IndexLeaf>(std::move(leaf))});
       co_await budget.spend();

@@ -194,7 +194,11 @@ Task<Result<void>> Destager::find_removed_leaves(DestagePlan* plan) {
         if (!key) return fail(key.error());
         keys.push_back(*key);
       }
-      if (auto status = cursor.status(); !status) return fail(status.error());
+      const auto status = cursor.status();
+      if (status) continue;
+      if (status.error().error_class() != ErrorClass::corrupt) return fail(status.error());
+      // Part of the index is unreadable: whichever leaves the object had, they go.
+      for (std::uint16_t leaf = 0; leaf < kLeavesPerObject; ++leaf) keys.push_back({object, leaf});
     }
     return keys;
   });
@@ -266,8 +270,7 @@ void Destager::account(Batch& batch, CommitTicket ticket) {
     for (const FreedRun& freed : runs) {
       // A shared run stays until its last owner goes; nothing counts owners yet.
       if (freed.shared) continue;
-      auto done = state_.lanes[lane_id].allocator.free_to_quarantine(freed.run, ticket);
-      SARSEN_ASSERT(done.has_value(), "the index names only blocks that its lane owns");
+      free_or_alarm(state_.lanes[lane_id], freed.run, ticket);
     }
   }
   for (const auto& [lane_id, sequence] : batch.plan.applied) {
@@ -290,8 +293,7 @@ void Destager::disown_adopted(Lane& lane, std::span<const DeviceRun> adopted) {
 void Destager::free_superseded(Lane& lane, CommitTicket ticket) {
   std::erase_if(lane.superseded, [&](const auto& entry) {
     if (entry.first > lane.applied) return false;
-    auto freed = lane.allocator.free_to_quarantine(entry.second, ticket);
-    SARSEN_ASSERT(freed.has_value(), "a superseded extent is pending");
+    free_or_alarm(lane, entry.second, ticket);
     return true;
   });
 }

@@ -15,12 +15,16 @@
 //   I-STORE-7  A segment or a quarantined block is reused only after the commit that stopped using
 //   it
 //              is durable and the readers that began before it are gone.
+//   I-STORE-11 Nothing is written to or freed at a place that a leaf names and its lane does not
+//              own: the index is damaged there, and what it had there is corrupt from then on.
 //   I-STORE-8  Journal data that fails its checksum is never written home: its block becomes
 //   corrupt.
 #pragma once
 
 #include <array>
+#include <deque>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -73,6 +77,7 @@ class Destager {
     std::map<std::uint32_t, std::vector<FreedRun>> freed;  // by lane
     std::map<std::uint32_t, std::vector<DeviceRun>> adopted;
     std::map<std::uint32_t, std::vector<DeviceRun>> allocated;
+    std::deque<JournalRecord> lost;  // stand for what no record tells any more
   };
 
   Task<void> run();
@@ -89,6 +94,10 @@ class Destager {
   Task<Result<void>> read_journal(const DestagePlan* plan, Pieces* pieces);
   Task<Result<void>> read_piece(BlockIndex start, std::uint32_t blocks, Pieces* pieces);
   Task<Result<void>> make_leaves(Batch* batch, const Pieces* pieces);
+  Task<Result<std::vector<LeafPointer>>> leaves_around_damage(std::vector<LeafKey> keys);
+  std::optional<LeafChange> without_damage(Batch& batch, const LeafChange& change, IndexLeaf& leaf);
+  LeafChange all_others_lost(Batch& batch, const LeafChange& change);
+  Task<Result<void>> promise_lost(DestagePlan* plan, const LeafChange* mended);
   Result<void> change_leaf(Batch& batch, const LeafChange& change, IndexLeaf& leaf,
                            const Pieces& pieces);
   // Where each block of a leaf goes that is moved.
@@ -103,7 +112,8 @@ class Destager {
   void account(Batch& batch, CommitTicket ticket);
   Task<void> publish(Batch* batch);
   static void disown_adopted(Lane& lane, std::span<const DeviceRun> adopted);
-  static void free_superseded(Lane& lane, CommitTicket ticket);
+  void free_superseded(Lane& lane, CommitTicket ticket);
+  void free_or_alarm(Lane& lane, DeviceRun run, CommitTicket ticket);
 
   StoreState& state_;
   Semaphore quiet_;

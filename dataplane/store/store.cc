@@ -201,6 +201,7 @@ StoreStats Store::stats() const {
       state.files->stats().bytes_written + state.table->stats().bytes_written;
   stats.blocks_coalesced = state.blocks_coalesced;
   stats.checkpoints = state.checkpoints;
+  stats.index_damage_found = state.index_damage_found;
   stats.corrupt_blocks_found = state.corrupt_blocks_found;
   stats.segments_free = static_cast<std::uint32_t>(state.pool->free_count());
   stats.segments_total = static_cast<std::uint32_t>(state.pool->total_count());

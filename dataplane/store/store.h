@@ -104,6 +104,8 @@ struct StoreStats {
   std::uint64_t blocks_coalesced = 0;        // overwritten in the journal, never moved home
   std::uint64_t checkpoints = 0;
   std::uint64_t corrupt_blocks_found = 0;
+  // Blocks that the index named and that were not its own: an alarm, fsck tells more.
+  std::uint64_t index_damage_found = 0;
   std::uint32_t segments_free = 0;
   std::uint32_t segments_total = 0;
   bool read_only = false;  // the device failed a write
@@ -124,6 +126,9 @@ struct ScrubReport {
   std::uint64_t corrupt_found = 0;
   // The first few, as (object, block).
   std::vector<std::pair<ObjectKey, std::uint32_t>> corrupt;
+  // Metadata that no copy has any more, in words; of index leaves the objects they are of may be
+  // unreadable, and are not among the blocks checked.
+  std::vector<std::string> metadata_damage;
 };
 
 class Store {
@@ -157,7 +162,7 @@ class Store {
 
   // Destages all that is acknowledged, flushes the index, frees the journal.
   Task<Result<void>> checkpoint();
-  // Reads every block of the index and of the journal and verifies it.
+  // Reads every block of the index and verifies it, and every block of all metadata families.
   Task<Result<ScrubReport>> scrub();
   // Compares allocator, index and device table; Error: corrupt_index with what does not balance.
   Task<Result<SpaceAccount>> audit();

@@ -1,6 +1,7 @@
 #include "dataplane/store/store_check.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -44,17 +45,55 @@ std::string name_of(const ObjectKey& object) {
          std::to_string(object.object_number);
 }
 
+std::string_view name_of(MetadataFamily family) {
+  switch (family) {
+    case MetadataFamily::index: return "index of objects";
+    case MetadataFamily::allocator: return "free space of lanes";
+    case MetadataFamily::meta: return "positions of the journal";
+  }
+  return "unknown";
+}
+
+// Where to go on when the index cannot be read from `from`; nothing when the damage is not among
+// the ranges. Forgets the range, so that it is stepped over once.
+std::optional<std::string> behind_damage(std::vector<DamagedRange>& damaged,
+                                         const std::string& from) {
+  const auto next = std::ranges::find_if(damaged, [&from](const DamagedRange& range) {
+    return range.family == MetadataFamily::index && range.last >= from;
+  });
+  if (next == damaged.end()) return std::nullopt;
+  std::string behind = next->last + std::string(1, '\0');
+  damaged.erase(next);
+  return behind;
+}
+
 }  // namespace
 
 Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader) {
   ScrubReport report;
   auto buffer = state.env.buffers.allocate(std::size_t{kLeafBlocks} * kBlockBytes);
   if (!buffer) co_return fail(buffer.error());
+  MetadataDb& db = *state.db;
+  auto damaged = co_await state.env.blocking.run(
+      [&db] { return db.damaged_ranges(MetadataDb::Look::everything); });
+  if (!damaged) co_return fail(damaged.error());
+  for (const DamagedRange& range : *damaged) {
+    report.metadata_damage.push_back(std::string(name_of(range.family)) + ", a block of " +
+                                     range.file);
+  }
   std::string from;
   do {
-    MetadataDb& db = *state.db;
     auto page =
         co_await state.env.blocking.run([&] { return read_page(db, from, kScrubPageLeaves); });
+    if (!page && page.error().error_class() == ErrorClass::corrupt) {
+      const auto next = behind_damage(*damaged, from);
+      if (!next) {
+        report.metadata_damage.push_back("index of objects, " + page.error().message());
+        break;
+      }
+      from = *next;
+      continue;
+    }
     if (!page) co_return fail(page.error());
     for (const auto& [key, leaf] : page->leaves) {
       // Through the ordinary read path: a block that was overwritten meanwhile is verified as it

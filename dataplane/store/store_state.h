@@ -116,6 +116,7 @@ struct StoreState {
   std::uint64_t blocks_coalesced = 0;
   std::uint64_t checkpoints = 0;
   std::uint64_t corrupt_blocks_found = 0;
+  std::uint64_t index_damage_found = 0;
 
   // A placement group is a prefix of the reversed hash and lives in one lane (rule S5): lanes are
   // equal parts of the range of reversed hashes, moved on by the pool.

@@ -320,6 +320,13 @@ void ExtentAllocator::give_back(DeviceRun run) {
 
 // --- freeing ---
 
+bool ExtentAllocator::owns(DeviceRun run) const {
+  const auto pieces = pieces_of(run);
+  return pieces && std::ranges::all_of(*pieces, [this](const Piece& piece) {
+           return chunks_[piece.slot].owned.all(piece.start, piece.blocks);
+         });
+}
+
 Result<void> ExtentAllocator::free_to_quarantine(DeviceRun run, CommitTicket ticket) {
   SARSEN_ASSERT(ticket >= newest_ticket_ && ticket > released_upto_,
                 "I-ALLOC-3: a ticket is of a commit still to come, and tickets never fall");

@@ -164,6 +164,8 @@ class ExtentAllocator {
   void give_back(DeviceRun run);
 
   // --- freeing ---
+  // Whether a leaf may name the run: all of its blocks are owned.
+  bool owns(DeviceRun run) const;
   // Owned or pending blocks that commit `ticket` no longer names (P2). Tickets never fall, and that
   // of a commit that was released is not used again. Errors: not_owned, outside_lane: the index
   // names blocks that it does not own; alarm, free nothing.
