@@ -6,6 +6,7 @@
 namespace sarsen {
 
 void add_device_verbs(CommandLine& line);  // device_verbs.cc
+void add_map_verbs(CommandLine& line);     // map_verbs.cc
 void add_version_verb(CommandLine& line);  // version_verb.cc
 
 }  // namespace sarsen

@@ -21,7 +21,7 @@ std::string file_name_of(std::string name) {
 }  // namespace
 
 Task<Result<void>> Device::map(MapOptions options) {
-  auto mount = make_mount(std::string(kLabelPrefix) + options.name);
+  auto mount = make_mount(context_.label_prefix + options.name);
   if (!mount) co_return fail(std::move(mount).error());
   name_ = options.name;
   state_.file_name = file_name_of(options.name);
@@ -38,7 +38,7 @@ Task<Result<void>> Device::map(MapOptions options) {
 
 Task<Result<void>> Device::attach_and_keep(MapOptions options, Mount mount) {
   const LoopOptions loop_options{options.sector_bytes, target_.read_only(),
-                                 std::string(kLabelPrefix) + options.name};
+                                 context_.label_prefix + options.name};
   auto loop = co_await context_.env.blocking.run(
       [helper = &context_.helper, file = state_.file_name, loop_options,
        descriptor = mount.mount.get()] { return helper->attach(descriptor, file, loop_options); });

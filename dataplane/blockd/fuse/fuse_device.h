@@ -27,7 +27,7 @@
 
 namespace sarsen::fuse {
 
-// Labels of our loop devices start with it.
+// Labels of our loop devices start with it, unless a context says otherwise.
 inline constexpr std::string_view kLabelPrefix = "sarsen:";
 
 struct DeviceContext {
@@ -35,6 +35,8 @@ struct DeviceContext {
   Reactor& reactor;
   KeeperLink& keeper;
   const LoopHelper& helper;
+  // Of the devices of this server: what it may sweep.
+  std::string label_prefix{kLabelPrefix};
 };
 
 struct MapOptions {

@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "dataplane/client/error.h"
 #include "dataplane/runtime/yield.h"
+#include "dataplane/wire/error.h"
 
 namespace sarsen::fuse {
 namespace {
@@ -310,8 +312,8 @@ int Server::send(std::uint64_t unique, int error, std::span<const std::byte> bod
 }
 
 int errno_of(const Error& error) {
-  if (is(error, RuntimeError::no_space)) return ENOSPC;
-  if (is(error, RuntimeError::read_only)) return EROFS;
+  if (is(error, RuntimeError::no_space) || is(error, wire::RemoteError::no_space)) return ENOSPC;
+  if (is(error, RuntimeError::read_only) || is(error, ClientError::read_only)) return EROFS;
   if (is(error, RuntimeError::bad_argument)) return EINVAL;
   return EIO;
 }

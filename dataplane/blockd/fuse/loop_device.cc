@@ -147,6 +147,16 @@ Result<std::vector<LoopDevice>> find_labelled_loops(const std::string& prefix) {
   return all;
 }
 
+std::uint64_t loop_size_bytes(std::uint32_t number) {
+  constexpr std::uint64_t kSysfsSectorBytes = 512;
+  const Descriptor file(::open(sysfs_path(number, "size").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[32] = {};
+  const ssize_t count = file ? ::read(file.get(), text, sizeof(text)) : 0;
+  std::uint64_t sectors = 0;
+  if (count > 0) std::from_chars(text, text + count, sectors);
+  return sectors * kSysfsSectorBytes;
+}
+
 Result<void> detach_loop(std::uint32_t number, const LoopBacking& backing) {
   {
     const auto device = open_bound(number, backing);

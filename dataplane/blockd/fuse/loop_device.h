@@ -50,6 +50,10 @@ Result<std::vector<LoopDevice>> find_labelled_loops(const std::string& prefix);
 // What `number` is bound to, or not_found.
 Result<LoopDevice> inspect_loop(std::uint32_t number);
 
+// The size that the device has now, as sysfs tells it: this opens nothing and waits for nobody. 0
+// when it cannot be told.
+std::uint64_t loop_size_bytes(std::uint32_t number);
+
 // Unbinds it if it is still bound to `backing`, and returns when it is free. A device that someone
 // has open only gets marked to be freed at the last close: then the answer is `overloaded`.
 Result<void> detach_loop(std::uint32_t number, const LoopBacking& backing);

@@ -1,6 +1,8 @@
 #include "dataplane/blockd/nbd/nbd_error.h"
 
+#include "dataplane/client/error.h"
 #include "dataplane/runtime/error.h"
+#include "dataplane/wire/error.h"
 
 namespace sarsen::nbd {
 namespace {
@@ -32,7 +34,9 @@ const ErrorCategory& nbd_errors() {
 
 Errno errno_of(const Error& error) {
   if (is(error, RuntimeError::no_space)) return Errno::no_space;
+  if (is(error, wire::RemoteError::no_space)) return Errno::no_space;
   if (is(error, RuntimeError::read_only)) return Errno::not_permitted;
+  if (is(error, ClientError::read_only)) return Errno::not_permitted;
   if (is(error, RuntimeError::permission_denied)) return Errno::not_permitted;
   if (is(error, RuntimeError::out_of_memory)) return Errno::no_memory;
   switch (error.error_class()) {
