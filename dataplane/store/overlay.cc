@@ -190,6 +190,20 @@ std::uint32_t Overlay::take_reservations(const ObjectKey& object, std::uint32_t 
   return static_cast<std::uint32_t>(std::popcount(taken));
 }
 
+std::vector<ObjectKey> Overlay::objects() const {
+  std::vector<LeafKey> keys;
+  keys.reserve(leaves_.size());
+  // order does not matter: they are sorted
+  for (const auto& [key, leaf] : leaves_) keys.push_back(key);
+  std::sort(keys.begin(), keys.end(),
+            [](const LeafKey& a, const LeafKey& b) { return key_order(a, b) < 0; });
+  std::vector<ObjectKey> objects;
+  for (const LeafKey& key : keys) {
+    if (objects.empty() || objects.back() != key.object) objects.push_back(key.object);
+  }
+  return objects;
+}
+
 void Overlay::destaged(const ObjectKey& object, std::uint32_t first_block,
                        std::uint32_t block_count, LaneSequence sequence, OverlayDrop& drop) {
   const auto found = leaves_.find(key_of(object, first_block));

@@ -83,6 +83,8 @@ class Overlay {
                 LaneSequence sequence, OverlayDrop& drop);
   void removal_destaged(const ObjectKey& object, LaneSequence sequence);
 
+  // Objects with a pending version of some block, in key order.
+  std::vector<ObjectKey> objects() const;
   std::size_t block_count() const { return block_count_; }
   bool empty() const { return block_count_ == 0 && removals_.empty(); }
 

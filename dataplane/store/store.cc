@@ -6,6 +6,7 @@
 #include "dataplane/store/destager.h"
 #include "dataplane/store/overlap_order.h"
 #include "dataplane/store/store_check.h"
+#include "dataplane/store/store_list.h"
 #include "dataplane/store/store_open.h"
 #include "dataplane/store/store_read.h"
 #include "dataplane/store/store_write.h"
@@ -156,6 +157,13 @@ Task<Result<std::vector<AllocationRun>>> Store::allocation(ObjectKey object, Blo
   auto hold = core_->gate.hold();
   if (!hold) co_return fail(make_error(StoreError::stopping));
   co_return co_await core_->reader.allocation(object, range);
+}
+
+Task<Result<ObjectPage>> Store::objects(KeyRange range, std::string from,
+                                        std::uint32_t objects_max) {
+  auto hold = core_->gate.hold();
+  if (!hold) co_return fail(make_error(StoreError::stopping));
+  co_return co_await list_objects(core_->state, std::move(range), std::move(from), objects_max);
 }
 
 Task<Result<void>> Store::checkpoint() {

@@ -82,6 +82,12 @@ struct ReadOutcome {
   std::vector<std::uint32_t> corrupt_blocks;  // within the object; their bytes are zeros
 };
 
+// A part of the list of objects; `next` is where it goes on, empty at the end.
+struct ObjectPage {
+  std::vector<ObjectKey> objects;
+  std::string next;
+};
+
 // Where every block of the chunk area is; the sum of the parts is `total`.
 struct SpaceAccount {
   std::uint64_t total_blocks = 0;
@@ -159,6 +165,10 @@ class Store {
   Task<Result<ReadOutcome>> read_partial(ObjectKey object, std::uint32_t first_block,
                                          std::span<std::byte> into);
   Task<Result<std::vector<AllocationRun>>> allocation(ObjectKey object, BlockRange range);
+  // Objects of the key range that hold something, or did a moment ago: each that has held something
+  // since before the first call is in some page, perhaps in two. `from` is empty at first, then
+  // `next` of the page before. The first page is what the journal holds, and may be long.
+  Task<Result<ObjectPage>> objects(KeyRange range, std::string from, std::uint32_t objects_max);
 
   // Destages all that is acknowledged, flushes the index, frees the journal.
   Task<Result<void>> checkpoint();

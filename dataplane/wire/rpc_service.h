@@ -36,6 +36,8 @@ class RpcService {
  public:
   virtual ~RpcService() = default;
 
+  // The epoch of the group as this OSD knows it, told with each error; 0: not known.
+  virtual PgEpoch epoch_of(const PgAddress&) const { return {}; }
   virtual Task<Result<PgHelloReply>> handle(CallContext context, PgHello request) = 0;
   virtual Task<Result<ReadResult>> handle(CallContext context, ReadRequest request) = 0;
   // `data` starts with the bytes of the range; their checksums were verified.

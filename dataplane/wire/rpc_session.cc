@@ -23,6 +23,15 @@ FrameHeader reply_header(const FrameHeader& request) {
   return header;
 }
 
+template <typename Request>
+PgAddress group_of(const Request& request) {
+  if constexpr (requires { request.object; }) {
+    return request.object.pg;
+  } else {
+    return request.pg;
+  }
+}
+
 std::uint64_t data_length(const ReadReply& reply) {
   std::uint64_t length = 0;
   for (const Run& run : reply.runs) length += run.present ? run.length : 0;
@@ -150,10 +159,10 @@ Task<void> RpcSession::answer_refused(FrameHeader header, Error error, Held held
   (void)co_await send_error(header, std::move(error));
 }
 
-Task<Result<void>> RpcSession::send_error(FrameHeader request, Error error) {
+Task<Result<void>> RpcSession::send_error(FrameHeader request, Error error, PgEpoch epoch) {
   FrameHeader header = reply_header(request);
   header.error = true;
-  co_return co_await stream_.send(header, encode(to_reply(error)));
+  co_return co_await stream_.send(header, encode(to_reply(error, epoch)));
 }
 
 CallContext RpcSession::context_of(const FrameHeader& header) const {
@@ -192,11 +201,12 @@ Task<Result<void>> RpcSession::start(ReceivedFrame frame) {
 template <typename Request>
 Task<void> RpcSession::run_request(FrameHeader header, Request request, Held held,
                                    Gate::Holder running) {
+  const PgAddress pg = group_of(request);
   const auto result = co_await service_.handle(context_of(header), std::move(request));
   if (result) {
     (void)co_await stream_.send(reply_header(header), encode(*result));
   } else {
-    (void)co_await send_error(header, result.error());
+    (void)co_await send_error(header, result.error(), service_.epoch_of(pg));
   }
   held = {};
   running.release();
@@ -225,7 +235,7 @@ Task<void> RpcSession::run_read(FrameHeader header, ReadRequest request, Held he
     (void)co_await stream_.send(reply_header(header), encode(result->reply),
                                 result->data.span().first(length));
   } else {
-    (void)co_await send_error(header, result.error());
+    (void)co_await send_error(header, result.error(), service_.epoch_of(request.object.pg));
   }
   held = {};
   running.release();
@@ -256,12 +266,13 @@ Task<Result<void>> RpcSession::start_write(ReceivedFrame frame) {
 
 Task<void> RpcSession::run_write(FrameHeader header, WriteRequest request, Buffer data, Held held,
                                  Gate::Holder running) {
+  const PgAddress pg = request.object.pg;
   const auto result =
       co_await service_.handle(context_of(header), std::move(request), std::move(data));
   if (result) {
     (void)co_await stream_.send(reply_header(header), encode(*result));
   } else {
-    (void)co_await send_error(header, result.error());
+    (void)co_await send_error(header, result.error(), service_.epoch_of(pg));
   }
   held = {};
   running.release();

@@ -67,7 +67,7 @@ class RpcSession final : public ListNode {
   // Answers without running anything.
   Task<Result<void>> refuse(FrameHeader header, Error error, Held held);
   Task<void> answer_refused(FrameHeader header, Error error, Held held);
-  Task<Result<void>> send_error(FrameHeader request, Error error);
+  Task<Result<void>> send_error(FrameHeader request, Error error, PgEpoch epoch = {});
   Task<void> close_when_drained();
   CallContext context_of(const FrameHeader& header) const;
 
