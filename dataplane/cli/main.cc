@@ -12,6 +12,8 @@ int run(int argument_count, char** arguments) {
   line.app.require_subcommand(1);
   line.app.set_version_flag("--version", SARSEN_VERSION);
   line.app.footer(kExitCodes);
+  add_cluster_verbs(line);
+  add_image_verbs(line);
   add_device_verbs(line);
   add_map_verbs(line);
   add_version_verb(line);

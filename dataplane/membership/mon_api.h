@@ -102,10 +102,10 @@ enum class Health : std::uint8_t { ok = 1, warn = 2, err = 3 };
 const char* name_of(Health health);
 
 struct HealthCheck {
-  std::string id;  // OSD_DOWN, PG_INACTIVE, ...
+  std::string id{};  // OSD_DOWN, PG_INACTIVE, ...
   Health severity = Health::warn;
-  std::string summary;
-  std::vector<std::string> details;
+  std::string summary{};
+  std::vector<std::string> details{};
   bool operator==(const HealthCheck&) const = default;
 };
 
@@ -122,7 +122,7 @@ struct OsdStatus {
 
 struct PoolStatus {
   PoolId id{};
-  std::string name;
+  std::string name{};
   std::uint32_t copies = 0;
   std::uint32_t groups = 0;
   std::uint32_t groups_active = 0;
@@ -135,9 +135,9 @@ struct ClusterStatus {
   std::uint64_t store_incarnation = 0;
   MapEpoch epoch{};
   Health health = Health::ok;
-  std::vector<HealthCheck> checks;
-  std::vector<OsdStatus> osds;
-  std::vector<PoolStatus> pools;
+  std::vector<HealthCheck> checks{};
+  std::vector<OsdStatus> osds{};
+  std::vector<PoolStatus> pools{};
   std::uint64_t attachments = 0;
 };
 

@@ -14,8 +14,8 @@ std::string encode_update(const MapUpdate& update) {
 }
 
 Result<MapUpdate> decode_update(std::string_view bytes) {
-  static_assert(MapBounds::kUpdateBytesMax <= INT_MAX);
-  if (bytes.size() > MapBounds::kUpdateBytesMax) {
+  static_assert(kUpdateBytesMax <= INT_MAX);
+  if (bytes.size() > kUpdateBytesMax) {
     return fail(make_error(MonError::garbled,
                            "an update of " + std::to_string(bytes.size()) + " bytes is too long"));
   }

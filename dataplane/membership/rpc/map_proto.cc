@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "dataplane/membership/mon_error.h"
-#include "dataplane/membership/rpc/map_codec.h"
+#include "dataplane/placement/map_bounds.h"
 
 namespace sarsen {
 namespace {

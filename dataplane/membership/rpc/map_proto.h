@@ -1,5 +1,5 @@
 // Map entries as protobuf messages. Only for .cc files that speak gRPC or keep maps: the generated
-// header is heavy. map_codec.h has the bounds.
+// header is heavy. placement/map_bounds.h has the bounds.
 #pragma once
 
 #include "dataplane/base/result.h"
