@@ -124,8 +124,8 @@ Task<Result<void>> Destager::make_leaves(Batch* batch, const Pieces* pieces) {
   co_return Result<void>{};
 }
 
-// Homes for the blocks that are moved: where they are when that can be overwritten, else fresh
-// ones, together if possible.
+// Homes for the blocks that are moved: where they are when that can be overwritten (decision 0006),
+// else fresh ones, together if possible.
 Result<Destager::Homes> Destager::homes_for(Batch& batch, const IndexLeaf& leaf,
                                             const LeafChange& change) {
   Homes homes{};

@@ -14,7 +14,7 @@ namespace sarsen {
 
 Destager::Destager(StoreState& state, SegmentGeneration live_from)
     : state_(state),
-      quiet_(state.env.executor, 1, 1024),
+      quiet_(state.env.executor, kQuietUnits, 1024),
       committed_live_from_(live_from),
       durable_live_from_(live_from),
       idle_watch_(state.env.clock, state.env.executor, state.limits.idle_destage_after,
@@ -23,7 +23,8 @@ Destager::Destager(StoreState& state, SegmentGeneration live_from)
 
 void Destager::start() {
   state_.pool->set_cue(state_.destage_cue);
-  scope_.spawn(run());
+  scope_.spawn(run_batches());
+  scope_.spawn(run_checkpoints());
   idle_watch_.start();
 }
 
@@ -67,29 +68,43 @@ bool Destager::checkpoint_is_due() const {
          ((drains_ > 0 || idle_) && nothing_to_destage) || (state_.pool->starved() && freeable > 0);
 }
 
-Task<void> Destager::run() {
+Task<void> Destager::run_batches() {
   while (!stopping_) {
-    co_await state_.destage_cue.wait_until(
-        [this] { return stopping_ || batch_is_due() || checkpoint_is_due(); });
+    co_await state_.destage_cue.wait_until([this] { return stopping_ || batch_is_due(); });
     if (stopping_) break;
     auto turn = co_await quiet_.acquire(1);
     if (!turn) break;
     Result<void> done;
-    if (checkpoint_is_due()) {
-      done = co_await checkpoint();
-    } else if (batch_is_due()) {
-      done = co_await destage_batch(batch_end());
-    }
+    if (batch_is_due()) done = co_await destage_batch(batch_end());
     turn->give_back();
-    state_.destage_progress.notify_all();
-    if (!done && done.error().error_class() == ErrorClass::failed) {
-      state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));
-    }
-    if (!done && !state_.failure && !stopping_) {
-      // Memory or space ran out for the moment: try again when something has changed.
-      co_await state_.env.clock.sleep(milliseconds(20));
-    }
-    idle_ = idle_ && (batch_end().value != 0 || last_ticket_ != durable_ticket_);
+    co_await note_end(std::move(done));
+  }
+}
+
+// Beside the batches: neither a flush of the index nor its merging holds one up.
+Task<void> Destager::run_checkpoints() {
+  while (!stopping_) {
+    co_await state_.destage_cue.wait_until([this] { return stopping_ || checkpoint_is_due(); });
+    if (stopping_) break;
+    auto turn = co_await quiet_.acquire(1);
+    if (!turn) break;
+    Result<void> done;
+    if (checkpoint_is_due()) done = co_await checkpoint();
+    turn->give_back();
+    co_await note_end(std::move(done));
+  }
+}
+
+Task<void> Destager::note_end(Result<void> done) {
+  idle_ = idle_ && (batch_end().value != 0 || last_ticket_ != durable_ticket_);
+  state_.destage_progress.notify_all();
+  state_.destage_cue.notify_all();  // what ended may be what the other one waits for
+  if (!done && done.error().error_class() == ErrorClass::failed) {
+    state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));
+  }
+  if (!done && !state_.failure && !stopping_) {
+    // Memory or space ran out for the moment: try again when something has changed.
+    (void)co_await state_.env.clock.sleep(milliseconds(20));
   }
 }
 
@@ -247,9 +262,16 @@ Task<Result<void>> Destager::commit(Batch* batch) {
     state_.fail_writes(make_error(StoreError::device_failed, written.error().message()));
     co_return fail(*state_.failure);
   }
+  const bool too_early = state_.env.faults.planted("checkpoint.before_publish");
+  if (!too_early) co_await publish(batch);
+  // Not before: a checkpoint that runs meanwhile must not free segments in which the overlay still
+  // finds data (I-STORE-7).
   last_ticket_ = ticket;
   committed_live_from_ = batch->plan.live_from;
-  co_await publish(batch);
+  if (too_early) {
+    (void)co_await state_.env.clock.sleep(milliseconds(50));
+    co_await publish(batch);
+  }
   co_return Result<void>{};
 }
 

@@ -2,7 +2,9 @@
 //
 // One batch: wait out old readers → plan → read and verify the journal → write home → flush the
 // device → one WriteBatch with leaves, free space and applied sequences. A checkpoint: flush
-// RocksDB → only then are the segments and the quarantined blocks of its batches free.
+// RocksDB → only then are the segments and the quarantined blocks of its batches free. One batch
+// and one checkpoint run side by side; a checkpoint covers the batches that were published before
+// it.
 //
 // Lifecycle  start(); stop() ends after the batch that runs.
 // Shard      One.   Borrows StoreState.
@@ -48,7 +50,8 @@ class Destager {
   // moves all that is pending home.
   Task<Result<void>> make_room(bool everything);
   Task<void> stop();
-  // While held, no batch and no checkpoint runs.
+  // While all kQuietUnits are held, no batch and no checkpoint runs.
+  static constexpr std::uint64_t kQuietUnits = 2;
   Semaphore& quiet() { return quiet_; }
 
  private:
@@ -80,7 +83,9 @@ class Destager {
     std::deque<JournalRecord> lost;  // stand for what no record tells any more
   };
 
-  Task<void> run();
+  Task<void> run_batches();
+  Task<void> run_checkpoints();
+  Task<void> note_end(Result<void> done);
   Task<void> look_if_idle();
   bool batch_is_due() const;
   bool checkpoint_is_due() const;

@@ -181,7 +181,7 @@ Task<Result<ScrubReport>> Store::scrub() {
 Task<Result<SpaceAccount>> Store::audit() {
   auto hold = core_->gate.hold();
   if (!hold) co_return fail(make_error(StoreError::stopping));
-  auto quiet = co_await core_->destager->quiet().acquire(1);
+  auto quiet = co_await core_->destager->quiet().acquire(Destager::kQuietUnits);
   if (!quiet) co_return fail(make_error(StoreError::stopping));
   // Nor may a chunk be on its way from the table to a lane.
   auto still = co_await core_->state.growing.acquire(1);
