@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -18,10 +19,13 @@ struct FormatOptionsOfCommand {
   bool dry_run = false;
   FormatRequest request;
   FormatOptions store;
+  // Called when nothing speaks against it any more, under the claim of the device, and before the
+  // first byte is written: fills in who the device will be. An error ends the format.
+  std::function<Result<void>(FormatOptions&)> before_writing;
   OutputFormat format = OutputFormat::text;
 };
-// Makes the device a store, or refuses and changes nothing. A file that it created goes away again
-// when the format fails.
+// Makes the device a store, or refuses and changes nothing; the report says "formatted". A file
+// that it created goes away again when the format fails.
 ExitCode run_device_format(const FormatOptionsOfCommand& options);
 
 enum class InspectPart { superblock, journal, table, index, allocator, all };

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "dataplane/cli/device_commands.h"
+#include "dataplane/cli/format_options.h"
 #include "dataplane/cli/verbs.h"
 
 namespace sarsen {
@@ -14,34 +15,8 @@ void add_format(CLI::App& device, Verb& verb) {
       "Makes an empty device a Sarsen store. Refuses whatever is used by somebody, carries a "
       "signature of somebody else, or holds data; no option overrides that. An existing Sarsen "
       "store is destroyed only when its id is typed.");
-  const auto size = CLI::AsSizeValue(false);
-  format->add_option("PATH", options->path, "A whole block device, or a file for tests")
-      ->required();
-  format
-      ->add_option("--journal-bytes", options->store.sizes.journal_bytes,
-                   "Size of the journal (default: a 32nd of the device, 16 MiB to 2 GiB)")
-      ->transform(size)
-      ->type_name("BYTES");
-  format->add_option("--lanes", options->store.sizes.lane_count,
-                     "Slices with an index and free space of their own, 1 to 1024 (default 8)");
+  add_format_options(*format, *options);
   format->add_option("--osd-id", options->store.osd_id, "Number of the OSD (default 0)");
-  auto* create =
-      format->add_flag("--create", options->create, "Make a sparse file; never overwrites one");
-  auto* create_size =
-      format->add_option("--size", options->create_bytes, "Size of that file, as in 512M or 10G")
-          ->transform(size)
-          ->type_name("BYTES");
-  auto* destroy = format->add_flag("--destroy", options->request.destroy,
-                                   "Destroy the Sarsen store that is there; needs --confirm");
-  auto* confirm = format
-                      ->add_option("--confirm", options->request.confirmed_id,
-                                   "Id of the device whose data is destroyed, in full")
-                      ->type_name("DEVICE-UUID");
-  create->needs(create_size)->excludes(destroy);
-  create_size->needs(create);
-  destroy->needs(confirm);
-  confirm->needs(destroy);
-  format->add_flag("-n,--dry-run", options->dry_run, "Check and say what would be destroyed");
   add_output(*format, options->format);
   format->footer(
       footer("  sarsen device format /dev/nvme1n1 --dry-run\n"

@@ -127,6 +127,14 @@ ExitCode format_claimed(const FormatOptionsOfCommand& options, const DeviceUse& 
     return ExitCode::ok;
   }
   FormatRun run{.file = std::move(file), .options = options.store};
+  if (options.before_writing) {
+    if (auto ready = options.before_writing(run.options); !ready) {
+      return print_failure(ExitCode::could_not, ready.error().message() + ". Nothing was changed",
+                           options.format);
+    }
+    report["osd"] = run.options.osd_id;
+    report["cluster"] = to_string(run.options.cluster);
+  }
   const auto ran =
       run_on_one_shard([&run](ShardContext context) { return format_device(context, &run); });
   if (!ran || !run.outcome) {

@@ -13,6 +13,7 @@ int run(int argument_count, char** arguments) {
   line.app.set_version_flag("--version", SARSEN_VERSION);
   line.app.footer(kExitCodes);
   add_cluster_verbs(line);
+  add_osd_verbs(line);
   add_image_verbs(line);
   add_device_verbs(line);
   add_map_verbs(line);

@@ -53,6 +53,7 @@ struct StoreLimits {
 };
 
 struct FormatOptions {
+  Uuid device{};  // zero: a new one is drawn
   Uuid cluster{};
   std::uint32_t osd_id = 0;
   FormatSizes sizes;

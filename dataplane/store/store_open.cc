@@ -168,7 +168,7 @@ Task<Result<Superblock>> format_store(Env& env, Disk& disk, BlockingDisk& blocki
   auto geometry = choose_geometry(disk.info().size_bytes, options.sizes);
   if (!geometry) co_return fail(geometry.error());
   Superblock superblock;
-  superblock.device = make_uuid(env.random);
+  superblock.device = options.device == Uuid{} ? make_uuid(env.random) : options.device;
   superblock.cluster = options.cluster;
   superblock.osd_id = options.osd_id;
   superblock.sequence = 1;
