@@ -172,10 +172,10 @@ Task<Result<void>> Store::checkpoint() {
   co_return co_await core_->destager->drain();
 }
 
-Task<Result<ScrubReport>> Store::scrub() {
+Task<Result<ScrubReport>> Store::scrub(ScrubPace pace) {
   auto hold = core_->gate.hold();
   if (!hold) co_return fail(make_error(StoreError::stopping));
-  co_return co_await scrub_store(core_->state, core_->reader);
+  co_return co_await scrub_store(core_->state, core_->reader, pace);
 }
 
 Task<Result<SpaceAccount>> Store::audit() {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "dataplane/base/result.h"
+#include "dataplane/runtime/cancel.h"
 #include "dataplane/runtime/env.h"
 #include "dataplane/store/error.h"
 #include "dataplane/store/geometry.h"
@@ -128,6 +129,11 @@ struct RecoveryReport {
   std::uint32_t superblock_copies_bad = 0;
 };
 
+struct ScrubPace {
+  std::uint64_t bytes_per_second = 0;  // 0: as fast as it goes
+  CancelToken token = {};              // ends it with the token's reason
+};
+
 struct ScrubReport {
   std::uint64_t blocks_checked = 0;
   std::uint64_t corrupt_found = 0;
@@ -174,7 +180,7 @@ class Store {
   // Destages all that is acknowledged, flushes the index, frees the journal.
   Task<Result<void>> checkpoint();
   // Reads every block of the index and verifies it, and every block of all metadata families.
-  Task<Result<ScrubReport>> scrub();
+  Task<Result<ScrubReport>> scrub(ScrubPace pace = {});
   // Compares allocator, index and device table; Error: corrupt_index with what does not balance.
   Task<Result<SpaceAccount>> audit();
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "dataplane/runtime/timeout.h"
 #include "dataplane/store/error.h"
 #include "dataplane/store/index/index_leaf_codec.h"
 
@@ -67,9 +68,19 @@ std::optional<std::string> behind_damage(std::vector<DamagedRange>& damaged,
   return behind;
 }
 
+// Waits for as long as a read of `blocks` may take.
+Task<Result<void>> keep_pace(StoreState* state, ScrubPace pace, std::uint64_t blocks) {
+  if (pace.token.cancelled()) co_return fail(pace.token.error());
+  if (pace.bytes_per_second == 0) co_return Result<void>();
+  const double share =
+      static_cast<double>(blocks * kBlockBytes) / static_cast<double>(pace.bytes_per_second);
+  const Duration wait(static_cast<std::int64_t>(share * 1e9));
+  co_return co_await sleep_for(state->env.clock, wait, pace.token);
+}
+
 }  // namespace
 
-Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader) {
+Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader, ScrubPace pace) {
   ScrubReport report;
   auto buffer = state.env.buffers.allocate(std::size_t{kLeafBlocks} * kBlockBytes);
   if (!buffer) co_return fail(buffer.error());
@@ -96,6 +107,7 @@ Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader) {
     }
     if (!page) co_return fail(page.error());
     for (const auto& [key, leaf] : page->leaves) {
+      SARSEN_CO_TRY(co_await keep_pace(&state, pace, leaf.mapped_blocks()));
       // Through the ordinary read path: a block that was overwritten meanwhile is verified as it
       // is.
       auto outcome = co_await reader.read(key.object, key.leaf * kLeafBlocks, buffer->span());

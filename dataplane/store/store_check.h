@@ -8,7 +8,7 @@
 namespace sarsen {
 
 // Reads in pages and yields between them; writes go on.
-Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader);
+Task<Result<ScrubReport>> scrub_store(StoreState& state, StoreRead& reader, ScrubPace pace);
 // The caller keeps the destager quiet. Error: corrupt_index, with what does not balance.
 Task<Result<SpaceAccount>> audit_store(StoreState& state);
 SpaceAccount space_account(const StoreState& state);
