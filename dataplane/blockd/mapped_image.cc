@@ -317,6 +317,7 @@ Task<void> MappedImage::watch() {
 
 // False: to be tried again.
 Task<bool> MappedImage::look_at_map() {
+  if (detaching_) co_return true;
   const auto map = context_.map.current();
   const ImageEntry* image = map->find_image(state_.image);
   const bool attached =
@@ -399,17 +400,22 @@ Task<Result<void>> MappedImage::end_frontend(bool force) {
   }
   if (device_) {
     if (auto ended = co_await device_->unmap(); !ended) {
-      co_return sarsen::fail(
-          make_error(BlockdError::in_use,
-                     device_path() + ": unmount it first (" + ended.error().message() + ")"));
+      // What the helper says when somebody has it open (loop_device.h).
+      const bool open = ended.error().message().find("is still open") != std::string::npos;
+      if (!open) co_return ended;
+      co_return sarsen::fail(make_error(
+          BlockdError::in_use, device_path() + " of " + state_.name +
+                                   " is open or mounted: unmount it first" +
+                                   (failed_ ? "" : ", or force it to end with I/O errors")));
     }
     device_.reset();
     co_return Result<void>();
   }
   const auto connections = static_cast<std::uint32_t>(target_.use_count() - 1);
   if (connections > 0 && !force) {
-    co_return sarsen::fail(make_error(
-        BlockdError::in_use, std::to_string(connections) + " NBD connections to " + state_.name));
+    co_return sarsen::fail(
+        make_error(BlockdError::in_use,
+                   std::to_string(connections) + " NBD clients are connected to " + state_.name));
   }
   co_return Result<void>();
 }

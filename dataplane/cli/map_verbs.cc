@@ -43,7 +43,9 @@ struct UnmapVerbOptions : LocalOptions {
 };
 
 void add_image(CLI::App& verb, LocalOptions& options) {
-  verb.add_option("IMAGE", options.image, "Name, or POOL/NAME (default pool: rbd)")->required();
+  verb.add_option("IMAGE", options.image, "POOL/IMAGE, or IMAGE of pool rbd")
+      ->required()
+      ->type_name("[POOL/]IMAGE");
 }
 
 void add_blockd(CLI::App& verb, LocalOptions& options) {
@@ -86,6 +88,12 @@ Json row(const DeviceReport& device) {
               {"detail", device.detail}};
 }
 
+// blockd's own sentence, when it answered one.
+std::string sentence_of(const Error& error) {
+  const bool answered = !is(error, ControlError::unreachable) && !error.detail().empty();
+  return answered ? std::string(error.detail()) : error.message();
+}
+
 ExitCode code_of(const Error& error) {
   const bool refused = is(error, ControlError::refused) || is(error, ControlError::not_found);
   return refused ? ExitCode::problems : ExitCode::could_not;
@@ -96,7 +104,7 @@ ExitCode run_map(const MapVerbOptions& options) {
                           .map({options.full_name(), options.frontend == "nbd",
                                 options.sector_bytes, options.read_only});
   if (!device) {
-    return print_failure(code_of(device.error()), device.error().message(), options.format);
+    return print_failure(code_of(device.error()), sentence_of(device.error()), options.format);
   }
   if (options.format == OutputFormat::json) {
     print_report(described(*device), options.format);
@@ -108,7 +116,7 @@ ExitCode run_map(const MapVerbOptions& options) {
 
 ExitCode run_unmap(const UnmapVerbOptions& options) {
   const auto done = ControlClient(options.control).unmap(options.full_name(), options.force);
-  if (!done) return print_failure(code_of(done.error()), done.error().message(), options.format);
+  if (!done) return print_failure(code_of(done.error()), sentence_of(done.error()), options.format);
   if (options.format == OutputFormat::json) {
     print_report(Json{{"image", options.full_name()}, {"unmapped", true}}, options.format);
   }
@@ -118,7 +126,7 @@ ExitCode run_unmap(const UnmapVerbOptions& options) {
 ExitCode run_mapped(const LocalOptions& options) {
   const auto devices = ControlClient(options.control).list();
   if (!devices) {
-    return print_failure(code_of(devices.error()), devices.error().message(), options.format);
+    return print_failure(code_of(devices.error()), sentence_of(devices.error()), options.format);
   }
   Json report = Json::array();
   for (const DeviceReport& device : *devices) {
@@ -145,7 +153,7 @@ ExitCode run_fail(const LocalOptions& options) {
   if (!kept && !told) {
     return print_failure(
         is(told.error(), ControlError::not_found) ? ExitCode::problems : ExitCode::could_not,
-        image + ": " + kept.error().message() + "; " + told.error().message(), options.format);
+        image + ": " + kept.error().message() + "; " + sentence_of(told.error()), options.format);
   }
   if (options.format == OutputFormat::json) {
     print_report(Json{{"image", image}, {"failed", true}, {"blockd_told", told.has_value()}},

@@ -34,8 +34,12 @@ bool is_bound(std::uint32_t number) {
   return ::access(sysfs_path(number, "loop/backing_file").c_str(), F_OK) == 0;
 }
 
+std::string path_of(std::uint32_t number) {
+  return "/dev/loop" + std::to_string(number);
+}
+
 Result<Descriptor> open_loop(std::uint32_t number, int flags) {
-  const std::string path = "/dev/loop" + std::to_string(number);
+  const std::string path = path_of(number);
   Descriptor device(::open(path.c_str(), flags | O_CLOEXEC));
   if (!device) return fail(error_from_errno(errno, "open " + path));
   return device;
@@ -158,6 +162,15 @@ std::uint64_t loop_size_bytes(std::uint32_t number) {
 }
 
 Result<void> detach_loop(std::uint32_t number, const LoopBacking& backing) {
+  {
+    const auto device = open_bound(number, backing);
+    if (!device) return fail(device.error());
+    // A mounted device is left as it is: LOOP_CLR_FD would free it at its last close.
+    const auto alone = open_loop(number, O_RDONLY | O_EXCL);
+    if (!alone && is(alone.error(), RuntimeError::overloaded)) {
+      return fail(make_error(RuntimeError::overloaded, path_of(number) + " is still open"));
+    }
+  }
   {
     const auto device = open_bound(number, backing);
     if (!device) return fail(device.error());
