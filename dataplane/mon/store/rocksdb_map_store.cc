@@ -83,6 +83,10 @@ Error error_of(const rocksdb::Status& status, const std::string& folder) {
   if (status.IsIOError() && status.ToString().find("lock") != std::string::npos) {
     return make_error(MapStoreError::in_use, folder);
   }
+  // A file that RocksDB knows of and the folder has not.
+  if (status.IsPathNotFound() || status.ToString().find("No such file") != std::string::npos) {
+    return make_error(MapStoreError::corrupt, detail);
+  }
   return make_error(MapStoreError::io_error, detail);
 }
 
