@@ -1,23 +1,8 @@
 #include "dataplane/mon/mon.h"
-#include "tests/unit/mon/mon_support.h"
+#include "tests/unit/mon/memory_map_store.h"
 
 namespace sarsen {
 namespace {
-
-// A store in memory that can be made to fail.
-class MemoryMapStore final : public MapStore {
- public:
-  Result<MonState> load() override { return state; }
-  Result<void> commit(const MonState& from, const MonState& to) override {
-    EXPECT_EQ(from, state);
-    EXPECT_EQ(to.map.epoch, from.map.epoch.next());
-    if (broken) return fail(make_error(MapStoreError::io_error, "test"));
-    state = to;
-    return {};
-  }
-  MonState state = new_cluster();
-  bool broken = false;
-};
 
 class MonTest : public testing::Test {
  protected:
