@@ -53,7 +53,7 @@ bool Destager::batch_is_due() const {
   for (const auto& [generation, segment] : state_.pool->in_use()) {
     if (generation >= committed_live_from_) ++waiting;
   }
-  return drains_ > 0 || idle_ || state_.pool->starved() ||
+  return drains_ > 0 || idle_ || state_.pool->starved() || state_.space_is_wanted ||
          waiting * 100 >= total * state_.limits.destage_start_percent;
 }
 
@@ -65,13 +65,23 @@ bool Destager::checkpoint_is_due() const {
   }
   const bool nothing_to_destage = batch_end().value == 0;
   return freeable * 100 >= state_.pool->total_count() * state_.limits.checkpoint_percent ||
-         ((drains_ > 0 || idle_) && nothing_to_destage) || (state_.pool->starved() && freeable > 0);
+         ((drains_ > 0 || idle_) && nothing_to_destage) || state_.space_is_wanted ||
+         (state_.pool->starved() && freeable > 0);
+}
+
+// Space is wanted that only the records of the open segment can bring.
+bool Destager::roll_is_due() const {
+  return state_.space_is_wanted && !state_.failure && batch_end().value == 0 &&
+         last_ticket_ == durable_ticket_ && state_.journal && state_.journal->can_roll();
 }
 
 Task<void> Destager::run_batches() {
   while (!stopping_) {
-    co_await state_.destage_cue.wait_until([this] { return stopping_ || batch_is_due(); });
+    co_await state_.destage_cue.wait_until(
+        [this] { return stopping_ || batch_is_due() || roll_is_due(); });
     if (stopping_) break;
+    // An error is the journal's, which tells the writers itself.
+    if (roll_is_due()) (void)co_await state_.journal->roll();
     auto turn = co_await quiet_.acquire(1);
     if (!turn) break;
     Result<void> done;
@@ -369,6 +379,8 @@ Task<Result<void>> Destager::checkpoint() {
   durable_live_from_ = live_from;
   for (Lane& lane : state_.lanes) lane.allocator.release_quarantine(ticket);
   state_.pool->release_below(live_from);
+  state_.space_is_wanted = std::any_of(state_.lanes.begin(), state_.lanes.end(),
+                                       [this](const Lane& l) { return state_.space_is_tight(l); });
   ++state_.checkpoints;
   // Merging is charged to the checkpoint that made it necessary; it never delays a write.
   while (!stopping_) {

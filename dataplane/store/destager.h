@@ -89,6 +89,7 @@ class Destager {
   Task<void> look_if_idle();
   bool batch_is_due() const;
   bool checkpoint_is_due() const;
+  bool roll_is_due() const;
   SegmentGeneration batch_end() const;
 
   Task<Result<void>> destage_batch(SegmentGeneration end);

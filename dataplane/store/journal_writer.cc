@@ -96,10 +96,7 @@ Task<void> JournalWriter::pump() {
       continue;
     }
     Selection selection = select(open_ ? segment_blocks_ - position_ : 0);
-    const bool fits =
-        open_ && (selection.count > 0 || pending_.empty()) &&
-        selection.header_blocks + selection.payload_blocks <= segment_blocks_ - position_;
-    if (!fits) {
+    if (!segment_has_room(selection)) {
       if (pending_.empty()) {  // a seal is not worth a segment
         seal_wanted_ = false;
         continue;
@@ -118,6 +115,13 @@ Task<void> JournalWriter::pump() {
   rolled_.notify_all();
 }
 
+bool JournalWriter::segment_has_room(const Selection& selection) const {
+  if (!open_) return false;
+  if (pending_.empty()) return selection.header_blocks <= segment_blocks_ - position_;
+  return selection.count > 0 && blocks_named_ < limits_.segment_blocks_named_max &&
+         selection.header_blocks + selection.payload_blocks <= segment_blocks_ - position_;
+}
+
 Task<Result<void>> JournalWriter::open_segment() {
   auto grant = co_await pool_.take();
   if (!grant) co_return fail(make_error(StoreError::stopping));
@@ -129,6 +133,7 @@ Task<Result<void>> JournalWriter::open_segment() {
   previous_segment_first_lsn_ = std::exchange(segment_first_lsn_, next_lsn_);
   position_ = 0;
   group_index_ = 0;
+  blocks_named_ = 0;
   co_return Result<void>{};
 }
 
@@ -209,6 +214,7 @@ void JournalWriter::build(Group& group, const Selection& selection) {
                   item.data.data(), item.data.size());
     }
     payload_block += item.payload_blocks();
+    blocks_named_ += item.record.block_count - item.payload_blocks();
     next_lsn_ = next_lsn_.next();
     group.members.push_back(item);
     records.push_back(item.record);

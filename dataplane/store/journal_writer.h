@@ -38,6 +38,9 @@ struct JournalLimits {
   std::uint32_t groups_in_flight_max = 4;
   std::uint32_t group_records_max = 64;
   std::uint32_t group_payload_blocks_max = 256;  // 1 MiB
+  // A segment is closed when its records name this many blocks whose data is elsewhere: so the
+  // journal bounds what a replay and a batch have to do, however large the writes were.
+  std::uint32_t segment_blocks_named_max = 32768;  // 128 MiB
   // A stream that was idle this long writes a seal, so that rot of its last group is told from a
   // torn tail (rule S1).
   Duration seal_after = milliseconds(10);
@@ -84,6 +87,8 @@ class JournalWriter {
   SegmentGeneration settled_below() const;
   // The durable_upto that is itself on stable media: what a recovery will know.
   JournalLsn recorded_durable_upto() const { return recorded_durable_upto_; }
+  // There is an open segment with groups in it: roll() would close it.
+  bool can_roll() const { return open_ && group_index_ > 0; }
   const std::optional<Error>& failure() const { return failure_; }
   std::uint64_t bytes_written() const { return bytes_written_; }
   std::uint64_t groups_written() const { return groups_written_; }
@@ -103,6 +108,7 @@ class JournalWriter {
   Task<void> write_group(Group* submitted);
   Task<Result<void>> open_segment();
   bool work_is_ready() const;
+  bool segment_has_room(const Selection& selection) const;
   Selection select(std::uint32_t blocks_available) const;
   Result<void> submit_group(const Selection& selection);
   void build(Group& group, const Selection& selection);
@@ -118,8 +124,9 @@ class JournalWriter {
   const std::uint32_t segment_blocks_;
 
   std::optional<SegmentGrant> open_;
-  std::uint32_t position_ = 0;     // blocks used of the open segment
-  std::uint32_t group_index_ = 0;  // of the next group in it
+  std::uint32_t position_ = 0;      // blocks used of the open segment
+  std::uint32_t group_index_ = 0;   // of the next group in it
+  std::uint64_t blocks_named_ = 0;  // by its records that bring no data
   SegmentGeneration previous_generation_;
   std::uint32_t previous_group_count_ = 0;
   std::uint32_t previous_checksum_ = 0;

@@ -52,6 +52,16 @@ MetadataDbOptions db_options(const Superblock& superblock, const StoreLimits& li
   // A merge must fit the reserve together with what it replaces.
   options.compaction.whole_merge_bytes_max =
       std::min<std::uint64_t>(options.compaction.whole_merge_bytes_max, reserve / 2);
+  options.manifest_bytes_max =
+      std::clamp<std::uint64_t>(reserve / 128, 4 * kKiB, options.manifest_bytes_max);
+  // The smallest flush takes two units in each family: on a small device fewer of them may wait for
+  // a merge than would be good for amplification.
+  const std::uint64_t flush_bytes_min =
+      2 * kMetadataFamilies * table_geometry(superblock).unit_bytes;
+  options.compaction.level0_files_max = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      reserve / 2 / flush_bytes_min, 2, options.compaction.level0_files_max));
+  options.compaction.level0_files_min =
+      std::min(options.compaction.level0_files_min, options.compaction.level0_files_max);
   return options;
 }
 

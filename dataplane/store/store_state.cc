@@ -67,6 +67,7 @@ Task<Result<void>> grow_lane(StoreState& state, Lane& lane) {
   const ChunkOwner owner = ChunkOwner::lane(lane.id);
   auto granted =
       co_await state.env.blocking.run([&table, owner] { return table.grant_chunk(owner); });
+  state.chunks_are_out = !granted.has_value();
   if (!granted) {
     if (granted.error().error_class() == ErrorClass::unavailable) {
       co_return fail(make_error(StoreError::no_space));

@@ -109,6 +109,11 @@ struct StoreState {
   Condition destage_progress;  // a batch or a checkpoint ended
   Semaphore growing;           // one grant of a chunk at a time
 
+  // Set by writers, cleared by checkpoints: what a batch and a checkpoint would free is more than
+  // what is left.
+  bool space_is_wanted = false;
+  bool chunks_are_out = false;  // as of the last time that a lane asked for one
+
   std::uint64_t writes = 0;
   std::uint64_t reads = 0;
   std::uint64_t user_bytes_written = 0;
@@ -138,6 +143,17 @@ struct StoreState {
     if (pool) pool->close();
     destage_cue.notify_all();
     destage_progress.notify_all();
+  }
+  // No chunk is left, and free space is less than what waits for a batch and a checkpoint.
+  bool space_is_tight(const Lane& lane) const {
+    const AllocatorAccount blocks = lane.allocator.account();
+    const std::uint64_t waits = blocks.pending + blocks.quarantined;
+    return chunks_are_out && waits > blocks.free && waits > superblock.geometry.blocks_per_chunk();
+  }
+  void look_at_space(const Lane& lane) {
+    if (space_is_wanted || !space_is_tight(lane)) return;
+    space_is_wanted = true;
+    destage_cue.notify_all();
   }
   // Everything written before is on stable media. Error: device_failed, from then on for good.
   Task<Result<void>> flush() {

@@ -169,15 +169,27 @@ Task<Result<std::uint64_t>> StoreWrite::reserve_homes(Lane& lane, ObjectKey obje
   }
 }
 
+// Whether a batch and a checkpoint may free that much: at best, every pending extent replaces one.
+bool StoreWrite::may_come_back(const Lane& lane, std::uint32_t blocks) {
+  const AllocatorAccount account = lane.allocator.account();
+  return account.pending + account.quarantined >= blocks;
+}
+
 Task<Result<void>> StoreWrite::write_large(WriteRequest request) {
   Lane& lane = state_.lane_of(request.object);
   const auto blocks = static_cast<std::uint32_t>(request.data.size() / kBlockBytes);
   auto runs = co_await allocate_extents(lane, blocks);
+  if (!runs && is(runs.error(), StoreError::no_space) && reclaim_ && may_come_back(lane, blocks)) {
+    // What earlier writes replaced is only waiting for a batch and a checkpoint.
+    SARSEN_CO_TRY(co_await reclaim_());
+    runs = co_await allocate_extents(lane, blocks);
+  }
   if (!runs) {
     if (!is(runs.error(), StoreError::no_space)) co_return fail(runs.error());
     // No fresh extent: through the journal, so that overwrites work on a full device.
     co_return co_await write_in_pieces(request);
   }
+  state_.look_at_space(lane);
   JournalRecord record = record_of(request, lane, RecordKind::write_extents);
   record.runs.assign(runs->begin(), runs->end());
   if (state_.env.faults.planted("store.record_before_extents")) {
@@ -335,7 +347,7 @@ void StoreWrite::on_durable(JournalRecord record, const JournalReceipt& receipt,
       {.lsn = durable.lsn, .lane = durable.record.lane, .sequence = durable.record.lane_sequence});
   state_.segments[receipt.generation].push_back(std::move(durable));
   // The last group of a closed segment may be what a destager of a full journal waits for.
-  if (state_.pool->starved()) state_.destage_cue.notify_all();
+  if (state_.pool->starved() || state_.space_is_wanted) state_.destage_cue.notify_all();
 }
 
 }  // namespace sarsen

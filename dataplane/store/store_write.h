@@ -48,6 +48,7 @@ class StoreWrite final : public JournalObserver {
 
   Task<Result<void>> try_write(WriteRequest request);
   bool space_is_on_its_way() const;
+  static bool may_come_back(const Lane& lane, std::uint32_t blocks);
 
   StoreState& state_;
   std::function<Task<Result<void>>()> reclaim_;

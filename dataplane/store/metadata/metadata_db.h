@@ -60,6 +60,10 @@ struct MetadataDbOptions {
   MetadataCache cache = {};               // made with cache_bytes when empty
   std::uint64_t cache_bytes = 32 * kMiB;  // 0 for none: then indexes stay in memory, blocks do not
   std::uint64_t unflushed_bytes_max = 64 * kMiB;
+  // A new MANIFEST is begun beyond this. It is read whole at each opening, and each flush takes a
+  // block of it, twice: some 27 bytes of the device for each byte. Must be well above what lists
+  // all files once (some 150 bytes each).
+  std::uint64_t manifest_bytes_max = 128 * kKiB;
   CompactionLimits compaction = {};
   std::function<void(std::string_view)> log = {};  // RocksDB's warnings
 };

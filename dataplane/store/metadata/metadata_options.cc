@@ -16,9 +16,6 @@ constexpr std::size_t kNeverFlushBytes = 1ull << 30;
 constexpr std::size_t kArenaBytes = 256 * 1024;
 constexpr std::size_t kTableBlockBytes = 8 * 1024;
 constexpr double kBloomBitsPerKey = 10;
-// A new MANIFEST is begun beyond this. It is read whole at each opening, and each flush takes a
-// block of it, twice. Must be well above what lists all files once (some 150 bytes each).
-constexpr std::uint64_t kManifestBytesMax = 128 * 1024;
 constexpr std::size_t kReadAheadBytes = 256 * 1024;
 
 // A merge that fails changes nothing and its caller is told; it must not make the database refuse
@@ -66,7 +63,7 @@ rocksdb::DBOptions database_options(const MetadataDbOptions& options, rocksdb::E
   // Durability: the families are flushed together or not at all, and only when asked.
   db.atomic_flush = true;
   db.avoid_flush_during_shutdown = true;
-  db.max_manifest_file_size = kManifestBytesMax;
+  db.max_manifest_file_size = options.manifest_bytes_max;
 
   // One thread at a time, none of them by itself: runs repeat.
   db.max_background_jobs = 2;

@@ -14,9 +14,10 @@ namespace {
 
 // One run of a journal on the fixture's device.
 struct Journal {
-  Journal(sim::SimNode& node, const Superblock& superblock, const RecoveredJournal* recovered)
+  Journal(sim::SimNode& node, const Superblock& superblock, const RecoveredJournal* recovered,
+          JournalLimits limits)
       : pool(node.env().executor, SegmentGeneration(superblock.run_base() | 1), 1),
-        writer(node.env(), node.disk(), pool, superblock, {}, nullptr) {
+        writer(node.env(), node.disk(), pool, superblock, limits, nullptr) {
     std::map<std::uint32_t, SegmentGeneration> used;
     if (recovered != nullptr) {
       for (const auto& segment : recovered->segments) used[segment.segment] = segment.generation;
@@ -40,8 +41,8 @@ class JournalTest : public StoreFixture {
     if (journal_) crash();
   }
 
-  void start(const RecoveredJournal* recovered = nullptr) {
-    journal_ = std::make_unique<Journal>(node, superblock, recovered);
+  void start(const RecoveredJournal* recovered = nullptr, JournalLimits limits = {}) {
+    journal_ = std::make_unique<Journal>(node, superblock, recovered, limits);
   }
   void crash() {
     hold_for_crash(node, std::shared_ptr<Journal>(std::move(journal_)));
@@ -265,6 +266,30 @@ TEST_F(JournalTest, wraps_around_and_forgets_what_was_released) {
 }
 
 // I-JOURNAL-5: what a recovery did not believe stays void, even when the media changes its mind.
+// Large writes leave small records that name much: a segment full of them would be minutes of work
+// for a batch, and seconds for a replay.
+TEST_F(JournalTest, closes_a_segment_that_names_many_blocks) {
+  const std::uint32_t enough = 3;
+  JournalLimits limits;
+  limits.segment_blocks_named_max = enough * kBlocksPerObject;
+  start(nullptr, limits);
+  JournalRecord zero;
+  zero.kind = RecordKind::zero;
+  zero.lane = LaneId(0);
+  zero.block_count = kBlocksPerObject;
+  SegmentGeneration first;
+  for (std::uint32_t i = 0; i <= enough; ++i) {
+    zero.lane_sequence = LaneSequence(i + 1);
+    const auto receipt = run(journal_->writer.append(zero, {}));
+    ASSERT_TRUE(receipt);
+    if (i == 0) first = receipt->generation;
+    EXPECT_EQ(receipt->generation, i < enough ? first : first.next());
+  }
+  EXPECT_EQ(journal_->writer.settled_below(), first.next());
+  crash();
+  EXPECT_EQ(ids(recover()), range(1, enough + 1));
+}
+
 TEST_F(JournalTest, a_cut_is_final_once_it_is_recorded) {
   start();
   JournalReceipt last;

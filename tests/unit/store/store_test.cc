@@ -205,6 +205,28 @@ TEST_F(StoreTest, a_full_device_refuses_new_blocks_and_nothing_else) {
   expect_balanced();
 }
 
+// The extents that a large write replaces are free only after a batch and a checkpoint: want of
+// space brings both about, and the data does not take the way through the journal.
+TEST_F(StoreTest, large_overwrites_of_a_nearly_full_device_wait_for_the_space_that_they_free) {
+  std::uint64_t id = 1;
+  const std::uint64_t total = store->stats().space.total_blocks;
+  std::uint64_t written = 0;
+  for (; written + 64 <= total * 11 / 20; written += 64, ++id) {
+    ASSERT_TRUE(write(written / kBlocksPerObject, written % kBlocksPerObject, 64, id));
+  }
+  const std::uint64_t before = store->stats().journal_bytes_written;
+  for (int round = 0; round < 6; ++round) {
+    for (std::uint64_t first = 0; first < written; first += 64, ++id) {
+      const auto done = write(first / kBlocksPerObject, first % kBlocksPerObject, 64, id);
+      ASSERT_TRUE(done) << round << ": " << done.error().message();
+    }
+  }
+  const std::uint64_t through_journal = store->stats().journal_bytes_written - before;
+  EXPECT_LT(through_journal * 8, 6 * written * kBlockBytes);
+  checkpoint();
+  expect_balanced();
+}
+
 // A failed device takes no more writes, and still reads.
 TEST_F(StoreTest, reads_on_after_the_device_failed_a_write) {
   ASSERT_TRUE(write(1, 0, 1, 1));
