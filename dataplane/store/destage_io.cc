@@ -156,6 +156,7 @@ Result<Destager::Homes> Destager::homes_for(Batch& batch, const IndexLeaf& leaf,
   auto runs = allocator.allocate(homeless_count, hint, Purpose::destage);
   if (!runs) {
     if (allocator.reserve(used, Purpose::destage)) promised += used;
+    short_of_homes_ = change.lane;
     return fail(make_error(StoreError::no_space, runs.error().message()));
   }
   std::uint32_t block = 0;

@@ -11,6 +11,12 @@
 #include "dataplane/store/index/index_leaf_codec.h"
 
 namespace sarsen {
+namespace {
+
+// Attempts in a row that fail for the same lasting reason, 20 ms apart: five seconds.
+constexpr std::uint32_t kFutileRoundsMax = 250;
+
+}  // namespace
 
 Destager::Destager(StoreState& state, SegmentGeneration live_from)
     : state_(state),
@@ -112,10 +118,21 @@ Task<void> Destager::note_end(Result<void> done) {
   if (!done && done.error().error_class() == ErrorClass::failed) {
     state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));
   }
+  stop_if_futile(done);
   if (!done && !state_.failure && !stopping_) {
     // Memory or space ran out for the moment: try again when something has changed.
     (void)co_await state_.env.clock.sleep(milliseconds(20));
   }
+}
+
+// Space for its own work is set aside, so that only damage (an index that cannot be merged any
+// more) can make it lack for long; then nobody may wait for it.
+void Destager::stop_if_futile(const Result<void>& done) {
+  const bool lacks_memory = !done && is(done.error(), RuntimeError::out_of_memory);
+  if (done || !lacks_memory) futile_rounds_ = done ? 0 : futile_rounds_ + 1;
+  if (futile_rounds_ < kFutileRoundsMax) return;
+  state_.fail_writes(make_error(StoreError::device_failed,
+                                "destaging makes no progress: " + done.error().message()));
 }
 
 // A store that has been left alone destages everything, so that it starts quickly next time.
@@ -165,7 +182,7 @@ Task<void> Destager::stop() {
 
 // ------------------------------------------------------------------------------------ batch
 
-Task<Result<void>> Destager::destage_batch(SegmentGeneration end) {
+Task<Result<void>> Destager::try_batch(SegmentGeneration end) {
   // Readers that look up from now on find the planned blocks in the overlay, not at home.
   if (!state_.env.faults.planted("destage.no_reader_barrier")) co_await state_.epochs.barrier();
   Batch batch;
@@ -174,6 +191,18 @@ Task<Result<void>> Destager::destage_batch(SegmentGeneration end) {
   auto done = co_await carry_out(&batch);
   if (!done && !state_.failure) undo(batch);
   co_return done;
+}
+
+// A version that is not certain to be superseded goes home as well, and has no promise of its own:
+// the lane may need a chunk more than its writers asked for.
+Task<Result<void>> Destager::destage_batch(SegmentGeneration end) {
+  while (true) {
+    short_of_homes_.reset();
+    auto done = co_await try_batch(end);
+    if (done || !short_of_homes_ || state_.failure || stopping_) co_return done;
+    state_.env.faults.probe("destage.lane_grown");
+    if (!co_await grow_lane(state_, state_.lanes[short_of_homes_->value])) co_return done;
+  }
 }
 
 Task<Result<void>> Destager::carry_out(Batch* batch) {

@@ -87,12 +87,14 @@ class Destager {
   Task<void> run_checkpoints();
   Task<void> note_end(Result<void> done);
   Task<void> look_if_idle();
+  void stop_if_futile(const Result<void>& done);
   bool batch_is_due() const;
   bool checkpoint_is_due() const;
   bool roll_is_due() const;
   SegmentGeneration batch_end() const;
 
   Task<Result<void>> destage_batch(SegmentGeneration end);
+  Task<Result<void>> try_batch(SegmentGeneration end);
   Task<Result<void>> carry_out(Batch* batch);
   void undo(Batch& batch);
   Task<Result<void>> checkpoint();
@@ -126,6 +128,8 @@ class Destager {
   bool stopping_ = false;
   std::uint32_t drains_ = 0;
   bool idle_ = false;
+  std::uint32_t futile_rounds_ = 0;
+  std::optional<LaneId> short_of_homes_;  // why the last batch was given up
   CommitTicket last_ticket_;
   CommitTicket durable_ticket_;
   SegmentGeneration committed_live_from_;

@@ -218,6 +218,19 @@ CampaignTotals run_campaign(const WorkloadEntry& workload, const CampaignOptions
   return Campaign(workload, options).run();
 }
 
+std::uint64_t print_rare_faults(const WorkloadEntry& workload, const CampaignTotals& totals,
+                                std::uint64_t count_min) {
+  std::uint64_t rare = 0;
+  for (std::size_t i = 0; i < kFaultKinds; ++i) {
+    const auto kind = static_cast<FaultKind>(i);
+    if (!workload.profile.allows(kind) || totals.faults[i] >= count_min) continue;
+    ++rare;
+    std::printf("sim %s: %s fired %lu times, must be %lu\n", std::string(workload.name).c_str(),
+                std::string(name_of(kind)).c_str(), totals.faults[i], count_min);
+  }
+  return rare;
+}
+
 void print_totals(const WorkloadEntry& workload, const CampaignTotals& totals) {
   for (std::size_t i = 0; i < kFaultKinds; ++i) {
     const auto kind = static_cast<FaultKind>(i);

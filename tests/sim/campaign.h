@@ -45,5 +45,9 @@ CampaignTotals run_campaign(const WorkloadEntry& workload, const CampaignOptions
 
 // Fault kinds and probes with counts, operations, crashes, times.
 void print_totals(const WorkloadEntry& workload, const CampaignTotals& totals);
+// Kinds of the workload's profile that fired less often than that: nobody has shown that the system
+// survives them. Prints a line for each and returns how many they are.
+std::uint64_t print_rare_faults(const WorkloadEntry& workload, const CampaignTotals& totals,
+                                std::uint64_t count_min);
 
 }  // namespace sarsen::sim

@@ -20,7 +20,7 @@ using namespace sarsen::sim;
 // A workload is added here and nowhere else.
 const std::array kWorkloads = {
     WorkloadEntry{"register_disk", "the simulated device keeps the contract of Disk, and no more",
-                  FaultProfile::destructive(), make_register_disk},
+                  FaultProfile::destructive().without(FaultKind::n1_delay), make_register_disk},
     WorkloadEntry{"store", "a store keeps what it acknowledged, whatever one device does to it",
                   store_profile(), make_store},
 };
@@ -97,6 +97,7 @@ int main(int argc, char** argv) {
   std::string regressions;
   bool list = false;
   bool expect_failure = false;
+  std::uint64_t faults_min = 0;
   CLI::App app{"Runs seeds of a workload in the deterministic simulator."};
   app.add_option("--first-seed", options.first_seed, "the first seed")->capture_default_str();
   app.add_option("--seeds", options.seeds, "how many")->capture_default_str();
@@ -114,6 +115,8 @@ int main(int argc, char** argv) {
   app.add_flag("--stop-at-first-failure", options.stop_at_first_failure);
   app.add_flag("--expect-failure", expect_failure,
                "stop at the first failure, and pass only if there was one (for planted bugs)");
+  app.add_option("--faults-min", faults_min, "fail unless each fault kind fired so often")
+      ->capture_default_str();
   app.add_option("--regressions", regressions, "replay a list of seeds that failed once");
   app.add_flag("--here", options.in_this_process, "run in this process, for a debugger");
   app.add_flag("--quiet", options.quiet, "no progress");
@@ -140,7 +143,7 @@ int main(int argc, char** argv) {
       std::printf("  no code that ran asks for the planted bug %s\n", options.planted.c_str());
     }
     passed += totals.passed;
-    failed += totals.failed;
+    failed += totals.failed + print_rare_faults(workload, totals, faults_min);
   }
   if (expect_failure) {
     // The bug was noticed, or no judge bites.

@@ -81,6 +81,10 @@ class SimDisk final : public EventSink {
   std::uint64_t io_count() const { return io_count_; }
   // How often it vanished, each time losing its cache (D15).
   std::uint64_t times_vanished() const { return times_vanished_; }
+  // How often it came back with another content: empty, or as it was long ago (D15).
+  std::uint64_t times_replaced() const { return times_replaced_; }
+  // What it spoilt no longer matters to anybody: all of it is about to be written anew.
+  void forgive();
   std::uint64_t power_losses() const { return power_losses_; }
   // Blocking I/O that no job waited for: from a thread that runs beside the simulator, so that the
   // run may not repeat (or from a test, between events).
@@ -160,6 +164,7 @@ class SimDisk final : public EventSink {
   DiskLog* log_ = nullptr;
   std::uint64_t io_count_ = 0;
   std::uint64_t times_vanished_ = 0;
+  std::uint64_t times_replaced_ = 0;
   std::uint64_t power_losses_ = 0;
   std::uint64_t stray_blocking_io_ = 0;
   std::optional<std::uint64_t> io_left_;

@@ -277,6 +277,7 @@ void SimDisk::return_device() {
   if (!rng_.chance(0.5) || !may_spoil(FaultKind::d15_device_vanishes, 0, info_.size_bytes)) return;
   stable_ = rng_.chance(0.5) ? older_ : SparseImage(info_.size_bytes);
   current_ = stable_;
+  ++times_replaced_;
   spoil(FaultKind::d15_device_vanishes, 0, info_.size_bytes, /*transient=*/false);
 }
 
@@ -287,6 +288,12 @@ bool SimDisk::may_spoil(FaultKind kind, std::uint64_t offset, std::uint64_t size
 void SimDisk::spoil(FaultKind kind, std::uint64_t offset, std::uint64_t size, bool transient) {
   if (kind != FaultKind::d15_device_vanishes) simulator_.count(kind);
   ledger_.record({kind, ByteOffset(offset), size, simulator_.now(), transient});
+}
+
+void SimDisk::forgive() {
+  const std::lock_guard lock(mutex_);
+  ledger_ = {};
+  bad_blocks_.clear();
 }
 
 void SimDisk::rot(ByteOffset offset, std::uint64_t size) {

@@ -20,12 +20,21 @@ namespace {
 
 using enum FaultKind;
 
-constexpr std::uint64_t kImage = 1;
+constexpr std::uint64_t kFamily = 1;
 constexpr std::uint32_t kObjects = 4;
 constexpr std::uint32_t kWindow = 48;        // blocks of each object that are used: three leaves
 constexpr std::uint32_t kWindowStart = 500;  // not at a leaf's edge
 constexpr std::uint32_t kBlocks = kObjects * kWindow;
 constexpr int kClients = 6;
+// Attempts to open a device that broke promises before it is taken for lost and formatted anew.
+constexpr std::uint64_t kOpensOfBrokenDevice = 4;
+
+// What a store on one copy can still promise, after what its device did.
+enum class Trust : std::uint8_t {
+  phantoms_only,  // nothing that was never written to the block; which version, nobody can tell
+  right_or_reported,
+  whole,  // everything
+};
 
 class StoreWorkload;
 
@@ -49,12 +58,15 @@ class StoreProgram final : public Program {
 
   Task<void> run();
   Task<bool> open();
+  void judge_refusal(const Error& error);
   Task<void> client();
   Task<void> write(Place place);
   Task<void> zero(Place place);
   Task<void> remove(std::uint64_t object);
   Task<bool> read(Place place);
   Task<void> look_closely();
+  void look_for_phantoms(Place place, std::span<const std::byte> bytes,
+                         const std::vector<std::uint32_t>& corrupt);
   void ended(model::WriteId id, const Result<void>& result);
   // A failed device, or one that answers nothing: the process ends and starts again.
   void die();
@@ -75,8 +87,9 @@ class StoreWorkload final : public Workload {
                                  .volatile_cache = rng.chance(0.8),
                                  .cache_bytes_max = rng.chance(0.5) ? 64 * kKiB : 4 * kMiB})),
         node(simulator.add_node({.disks = {&disk}})),
-        model(kImage, kBlocks),
+        model(image, kBlocks),
         operations_(context.operations),
+        beyond_guarantees_(rng.chance(0.25)),
         nemesis_(simulator, {.tick = milliseconds(20), .down_max = milliseconds(20)}) {
     draw_limits();
     disk.set_may_spoil([this](FaultKind kind, ByteOffset offset, std::uint64_t size) {
@@ -123,6 +136,14 @@ class StoreWorkload final : public Workload {
     open_reads.clear();
     program_ = nullptr;
   }
+  // For the next incarnation: the device is taken for lost, and formatted as a new one.
+  void forget_device() {
+    model = model::BlockModel(++image, kBlocks);
+    formatted = must_format = false;
+    trust = Trust::whole;
+    opens_failed = 0;
+    disk.forgive();
+  }
   // Whether a `corrupt` answer can be the device's doing.
   bool device_spoilt_something() const {
     return disk.ledger().any_spoilt() || !disk.ledger().history().empty();
@@ -132,9 +153,14 @@ class StoreWorkload final : public Workload {
   Rng rng;
   SimDisk& disk;
   SimNode& node;
+  std::uint64_t image = 1;  // a new one for each format: older data is another's
   model::BlockModel model;
+  Trust trust = Trust::whole;
+  bool must_format = false;
+  std::uint64_t replacements_seen = 0;
   FormatOptions format_options;
   StoreLimits limits;
+  StoreGeometry geometry;
   bool formatted = false;
   std::uint64_t verified = 0;  // how often all blocks were read after a start
   std::string last_open_error;
@@ -165,16 +191,45 @@ class StoreWorkload final : public Workload {
     limits.leaves_per_turn = static_cast<std::uint32_t>(rng.between(1, 40));
   }
 
-  // Only home data may be spoilt: of everything else a single copy on one device has no second one,
-  // or (superblock, device table) has tests of its own.
+  void lower_trust(Trust to) { trust = std::min(trust, to); }
+
+  // Home data always, and the second mirror of the device table: the store lives on. The rest is
+  // spoilt in some seeds only: one copy cannot hide it, only report it, and not all of it. A
+  // journal that rots at its end looks like a torn one; a write that was lost, a stale read, a
+  // flush that lied and a device as it was long ago carry valid checksums.
   bool may_spoil(FaultKind kind, ByteOffset offset, std::uint64_t size) {
-    if (kind == d15_device_vanishes || kind == d16_flush_lies) return false;
-    Store* store = program_ != nullptr ? program_->store() : nullptr;
-    return store != nullptr && store->is_lane_space(offset, size);
+    const bool lies = kind == d10_misdirected_write || kind == d11_misdirected_read ||
+                      kind == d12_lost_write || kind == d13_stale_read;
+    if (kind == d15_device_vanishes || kind == d16_flush_lies) {
+      if (beyond_guarantees_) lower_trust(Trust::phantoms_only);
+      return beyond_guarantees_;
+    }
+    if (!formatted) return false;
+    const std::uint64_t end = offset.value + size;
+    const bool chunks =
+        offset.value >= geometry.chunks_start().value && end <= geometry.table_region(0, 1).value;
+    const bool journal = end > geometry.segment(0).value && end <= geometry.chunks_start().value;
+    if (chunks) {
+      Store* store = program_ != nullptr ? program_->store() : nullptr;
+      if (store != nullptr && store->is_lane_space(offset, size)) return true;
+    } else if (!journal) {
+      // The table asks with its lock held: nothing here may ask the table, also not for the place
+      // where a misdirected write would go.
+      if (kind == d10_misdirected_write) return false;
+      if (kind != d12_lost_write && in_second_table_mirror(offset, size)) return true;
+    }
+    if (!beyond_guarantees_) return false;
+    lower_trust(lies || journal ? Trust::phantoms_only : Trust::right_or_reported);
+    return true;
+  }
+  bool in_second_table_mirror(ByteOffset offset, std::uint64_t size) const {
+    const std::uint64_t start = geometry.table_region(0, 1).value;
+    return offset.value >= start && offset.value + size <= start + 2 * geometry.table_region_bytes;
   }
 
   std::uint64_t operations_;
   std::uint64_t done_ = 0;
+  const bool beyond_guarantees_;
   StoreProgram* program_ = nullptr;
   Nemesis nemesis_;
 };
@@ -185,6 +240,7 @@ void StoreProgram::die() {
 
 Task<bool> StoreProgram::open() {
   Env& env = node_.env();
+  if (workload_.must_format) workload_.forget_device();
   if (!workload_.formatted) {
     auto made =
         co_await Store::format(env, node_.disk(), node_.blocking_disk(), workload_.format_options);
@@ -193,25 +249,47 @@ Task<bool> StoreProgram::open() {
       co_return false;
     }
     workload_.formatted = true;
+    workload_.geometry = made->geometry;
   }
   auto opened = co_await Store::open(env, node_.disk(), node_.blocking_disk(), workload_.limits);
   if (!opened) {
-    workload_.last_open_error = opened.error().message();
-    // "It is damaged", "it is no store": only of a device that did spoil something.
-    const ErrorClass blames = opened.error().error_class();
-    if ((blames == ErrorClass::corrupt || blames == ErrorClass::invalid) &&
-        !workload_.device_spoilt_something()) {
-      workload_.simulator.fail("open: " + opened.error().message());
-    }
-    if (++workload_.opens_failed > 2000) {
-      workload_.simulator.fail("the store does not open any more: " + workload_.last_open_error);
-    }
+    judge_refusal(opened.error());
     co_return false;
   }
   workload_.opens_failed = 0;
   store_ = *std::move(opened);
   workload_.model.recovered();
+  // Another device, or the same as it was long ago: whoever knows its start count takes it for a
+  // blank one (rule R5). Here it is enough that the store did not die of it.
+  const std::uint64_t replacements = workload_.disk.times_replaced();
+  if (std::exchange(workload_.replacements_seen, replacements) != replacements) {
+    workload_.must_format = true;
+    co_return false;
+  }
   co_return true;
+}
+
+void StoreProgram::judge_refusal(const Error& error) {
+  workload_.last_open_error = error.message();
+  // "It is damaged", "it is no store": only of a device that did spoil something.
+  const ErrorClass blames = error.error_class();
+  if ((blames == ErrorClass::corrupt || blames == ErrorClass::invalid) &&
+      !workload_.device_spoilt_something()) {
+    workload_.simulator.fail("open: " + error.message());
+  }
+  ++workload_.opens_failed;
+  if (workload_.trust != Trust::whole && workload_.opens_failed >= kOpensOfBrokenDevice) {
+    workload_.must_format = true;
+  } else if (blames == ErrorClass::failed && workload_.opens_failed > 200) {
+    // It fails or vanishes so often that no opening comes to its end.
+    workload_.opens_failed = 0;
+    for (const FaultKind kind :
+         {d7_read_error, d8_write_error, d9_flush_error, d15_device_vanishes}) {
+      workload_.simulator.set_rate(kind, workload_.simulator.swarm().rate(kind) / 4);
+    }
+  } else if (workload_.opens_failed > 2000) {
+    workload_.simulator.fail("the store does not open any more: " + error.message());
+  }
 }
 
 Task<void> StoreProgram::run() {
@@ -221,7 +299,7 @@ Task<void> StoreProgram::run() {
   }
   for (std::uint64_t object = 0; object < kObjects; ++object) {
     Place all{.object = {}, .block = kWindowStart, .index = object * kWindow, .count = kWindow};
-    all.object = {.pool = PoolId(1), .family = kImage, .branch = 1, .object_number = object};
+    all.object = {.pool = PoolId(1), .family = kFamily, .branch = 1, .object_number = object};
     if (!co_await read(all)) co_return;
   }
   if (!workload_.simulator.faults_on()) {
@@ -236,21 +314,22 @@ Task<void> StoreProgram::run() {
 // At the end: everything goes home, every block has one owner, every byte its checksum.
 Task<void> StoreProgram::look_closely() {
   Simulator& simulator = workload_.simulator;
-  if (auto done = co_await store_->checkpoint(); !done) {
+  if (auto done = co_await store_->checkpoint(); !done && workload_.trust == Trust::whole) {
     simulator.fail("checkpoint: " + done.error().message());
   }
-  if (auto account = co_await store_->audit(); !account) {
+  if (auto account = co_await store_->audit(); !account && workload_.trust == Trust::whole) {
     simulator.fail("audit: " + account.error().message());
   }
   auto scrubbed = co_await store_->scrub();
   if (!scrubbed) {
+    if (workload_.trust != Trust::whole) co_return;
     simulator.fail("scrub: " + scrubbed.error().message());
   } else if (scrubbed->corrupt_found > 0 && !workload_.device_spoilt_something()) {
     simulator.fail("scrub found corruption that the device did not cause");
   }
   for (std::uint64_t object = 0; object < kObjects; ++object) {
     Place all{.object = {}, .block = kWindowStart, .index = object * kWindow, .count = kWindow};
-    all.object = {.pool = PoolId(1), .family = kImage, .branch = 1, .object_number = object};
+    all.object = {.pool = PoolId(1), .family = kFamily, .branch = 1, .object_number = object};
     (void)co_await read(all);
   }
 }
@@ -261,7 +340,7 @@ StoreProgram::Place StoreProgram::draw_place(std::uint32_t count_max) {
   place.count = static_cast<std::uint32_t>(rng.between(1, count_max));
   const auto within = static_cast<std::uint32_t>(rng.below(kWindow - place.count + 1));
   const std::uint64_t object = rng.below(kObjects);
-  place.object = {.pool = PoolId(1), .family = kImage, .branch = 1, .object_number = object};
+  place.object = {.pool = PoolId(1), .family = kFamily, .branch = 1, .object_number = object};
   place.block = kWindowStart + within;
   place.index = object * kWindow + within;
   return place;
@@ -297,6 +376,9 @@ Task<void> StoreProgram::client() {
         workload_.simulator.fail("audit: " + account.error().message());
       }
     }
+    if (workload_.trust == Trust::whole && store_->stats().index_damage_found > 0) {
+      workload_.simulator.fail("the index names blocks that its lane does not own");
+    }
     workload_.operation_done();
     if (rng.chance(0.1)) {
       (void)co_await node_.env().clock.sleep(
@@ -324,7 +406,7 @@ Task<void> StoreProgram::write(Place place) {
   const auto data = memory.span();
   const model::WriteId id = workload_.model.begin_write(BlockIndex(place.index), place.count);
   workload_.open_writes.push_back(id);
-  model::fill_blocks(data, kImage, BlockIndex(place.index), id);
+  model::fill_blocks(data, workload_.image, BlockIndex(place.index), id);
   std::vector<std::uint32_t> checksums;
   for (std::uint32_t i = 0; i < place.count; ++i) {
     checksums.push_back(crc32c(data.subspan(std::size_t{i} * kBlockBytes, kBlockBytes)));
@@ -349,7 +431,7 @@ Task<void> StoreProgram::remove(std::uint64_t object) {
   const model::WriteId id = workload_.model.begin_zero(BlockIndex(object * kWindow), kWindow);
   workload_.open_writes.push_back(id);
   const auto result = co_await store_->remove(
-      {.pool = PoolId(1), .family = kImage, .branch = 1, .object_number = object}, {});
+      {.pool = PoolId(1), .family = kFamily, .branch = 1, .object_number = object}, {});
   ended(id, result);
 }
 
@@ -369,8 +451,15 @@ Task<bool> StoreProgram::read(Place place) {
       workload_.simulator.fail("read: " + outcome.error().message());
     }
     if (is(outcome.error(), RuntimeError::out_of_memory)) co_return true;
+    // Reported: the other objects are served.
+    if (outcome.error().error_class() == ErrorClass::corrupt) co_return true;
     die();
     co_return false;
+  }
+  if (workload_.trust == Trust::phantoms_only) {
+    workload_.model.forget_read(id);
+    look_for_phantoms(place, into, outcome->corrupt_blocks);
+    co_return true;
   }
   if (outcome->corrupt_blocks.empty()) {
     if (auto violation = workload_.model.end_read(id, into)) {
@@ -385,11 +474,25 @@ Task<bool> StoreProgram::read(Place place) {
   co_return true;
 }
 
+// I10: whatever the device did, a block that is served is zeros or was written to this place of
+// this image.
+void StoreProgram::look_for_phantoms(Place place, std::span<const std::byte> bytes,
+                                     const std::vector<std::uint32_t>& corrupt) {
+  for (std::uint32_t i = 0; i < place.count; ++i) {
+    if (std::find(corrupt.begin(), corrupt.end(), place.block + i) != corrupt.end()) continue;
+    const auto block = bytes.subspan(std::size_t{i} * kBlockBytes).first<kBlockBytes>();
+    const auto name = model::read_block(block);
+    const bool real = name && (name->write.value == 0 || (name->image == workload_.image &&
+                                                          name->block.value == place.index + i));
+    if (!real) workload_.simulator.fail("phantom data: " + model::describe_block(block));
+  }
+}
+
 }  // namespace
 
-// Left out: D16, which only a second copy answers.
+// No network.
 FaultProfile store_profile() {
-  return FaultProfile::destructive().without(d16_flush_lies);
+  return FaultProfile::destructive().without(n1_delay);
 }
 
 std::unique_ptr<Workload> make_store(WorkloadContext context) {
