@@ -2,7 +2,7 @@
 # cluster.sh: sourced by tests that need a whole node: mon, OSD, keeper and blockd as processes, in a folder of their own.
 #
 #   cluster_init BUILD FOLDER         where programs are, where everything goes; sets cli's environment
-#   cluster_create DEVICE [ARGUMENT…] a new cluster, and a device for its OSD (arguments of `sarsen device format`)
+#   cluster_create DEVICE [ARGUMENT…] a new cluster, its mon running, and a device for its OSD (arguments of `sarsen osd create`)
 #   start_NAME, kill_NAME             NAME: mon, osd, keeper, blockd; starting returns when it serves
 #   cluster_stop                      ends all of them, whatever state they are in
 #
@@ -66,8 +66,8 @@ ready() {
 cluster_create() {
   osd_device=$1
   "$cli" cluster create --data "$folder/mon" --group-bits 3 >"$folder/create.log" || return 1
-  shift
-  "$cli" device format "$osd_device" "$@" >>"$folder/create.log" || { cat "$folder/create.log"; return 1; }
+  start_mon || return 1
+  "$cli" osd create "$@" >>"$folder/create.log" || { cat "$folder/create.log"; return 1; }
 }
 
 start_mon() {
@@ -78,10 +78,14 @@ start_keeper() {
   launch keeper "$build/dataplane/keeper/sarsen-keeper" --socket "$SARSEN_KEEPER"
   ready keeper "$build/tests/process/keeper_control" "$SARSEN_KEEPER" list
 }
-osd_is_up() { "$cli" status -o json | grep -Eq '"(osds_)?up": *(true|1)'; }
+osd_is_up() { "$cli" health; }
 start_osd() {
-  launch osd "$build/dataplane/osd/sarsen-osd" --mon "$SARSEN_MON" --run-dir "$folder" "$osd_device"
+  launch osd "$build/dataplane/osd/sarsen-osd" --mon "$SARSEN_MON" --device "$osd_device" --memory 64M \
+    --listen "unix:$folder/osd.{osd}.sock"
+  ready osd osd_serves
 }
+# The newest run says so itself: the mon does not notice a killed OSD at once.
+osd_serves() { awk '/^---- started/ { said = 0 } /event=serving/ { said = 1 } END { exit !said }' "$folder/osd.log"; }
 start_blockd() {
   launch blockd "$build/dataplane/blockd/sarsen-blockd" --state-dir "$folder/node" --run-dir "$folder" \
     --loop-helper "$build/dataplane/blockd/fuse/sarsen-loop" --memory 128M "$@"
