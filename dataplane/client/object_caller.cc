@@ -178,7 +178,11 @@ Task<Result<Reply>> ObjectCaller::attempt(Call* call, Send* send) {
   auto route = co_await find_route(call);
   if (!route) co_return fail(route.error());
   SARSEN_CO_TRY(co_await greet(call, *route));
-  // While we greeted, the map may have moved on; the OSD decides by its own.
+  // While we greeted, the connection may have gone. The map may have moved on too; the OSD decides
+  // by its own.
+  if (!route->link->has(route->connection.generation)) {
+    co_return fail(sarsen::make_error(RuntimeError::connection_reset));
+  }
   auto reply = co_await (*send)(*route, *call);
   if (reply) route->link->answered();
   co_return reply;
@@ -219,6 +223,10 @@ Task<Result<void>> ObjectCaller::greet(Call* call, Route route) {
     SARSEN_CO_TRY(co_await greeting.changed.wait(call->patience.token));
   }
   if (said()) co_return Result<void>();
+  // While we waited for another's hello, the connection may have gone.
+  if (!route.link->has(route.connection.generation)) {
+    co_return fail(sarsen::make_error(RuntimeError::connection_reset));
+  }
   greeting.under_way = true;
   auto reply = co_await route.connection.client->call(
       wire::PgHello{.pg = route.pg,

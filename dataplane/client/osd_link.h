@@ -42,6 +42,11 @@ class OsdLink {
   Task<Result<OsdConnection>> connect(CancelToken token);
   // A call on it met silence or the end of the connection: the next connect() makes another.
   void drop(std::uint64_t generation);
+  // Whether the connection may be used: asked after each wait, for it is destroyed when it was
+  // dropped and no call is on it.
+  bool has(std::uint64_t generation) const {
+    return client_ != nullptr && generation == generation_;
+  }
   // A call on it was answered: the next attempt needs no delay.
   void answered() { failures_ = 0; }
   void close();

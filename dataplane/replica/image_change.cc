@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "dataplane/base/assert.h"
 #include "dataplane/base/crc32c.h"
 #include "dataplane/replica/image_service.h"
 #include "dataplane/store/error.h"
@@ -145,6 +146,7 @@ Result<void> ImageService::check_again(Passage& passage) const {
 Task<Result<wire::Changed>> ImageService::commit(Passage* passage, StoreChange change) {
   SARSEN_CO_TRY(check_again(*passage));
   const MapEpoch epoch = passage->map->epoch;
+  SARSEN_ASSERT(epoch >= settled_told_, "I-REPLICA-5: an older map lets nothing in any more");
   const wire::Changed place = passage->group->assign(passage->question.pg.epoch);
   ++acting_[epoch];
   const auto done = co_await apply(change, stamp_of(passage->change->origin, place));

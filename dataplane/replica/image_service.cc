@@ -80,9 +80,11 @@ void ImageService::forget_what_is_gone() {
   for (const auto& [name, group] : groups_) group->sessions.forget_detached(is_attached);
 }
 
-MapEpoch ImageService::settled_epoch() const {
+MapEpoch ImageService::settled_epoch() {
   const MapEpoch newest = map_.current()->epoch;
-  return acting_.empty() ? newest : std::min(newest, acting_.begin()->first);
+  const MapEpoch settled = acting_.empty() ? newest : std::min(newest, acting_.begin()->first);
+  settled_told_ = std::max(settled_told_, settled);
+  return settled;
 }
 
 Task<Result<void>> ImageService::wait_settled(MapEpoch seen, CancelToken token) {

@@ -57,7 +57,7 @@ class ImageService final : public wire::RpcService, private PurgeTarget {
 
   // Everything that was let in under an older map than this one has ended: what that map does not
   // allow any more has no effect from here on.
-  MapEpoch settled_epoch() const;
+  MapEpoch settled_epoch();
   // Waits until settled_epoch() is newer than `seen`. Error: the token's reason.
   Task<Result<void>> wait_settled(MapEpoch seen, CancelToken token);
   // What was given back, until the map shows that it is known.
@@ -151,6 +151,7 @@ class ImageService final : public wire::RpcService, private PurgeTarget {
   RangeLockTable<ObjectKey> locks_;
   // Changes at the store, by the epoch of the map that admitted them.
   std::map<MapEpoch, std::uint32_t> acting_;
+  MapEpoch settled_told_;  // the highest that settled_epoch() has given
   Condition settled_;
   CancelSource stopping_;
   Gate operations_;

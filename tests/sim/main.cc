@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/sim/campaign.h"
+#include "tests/sim/workloads/image.h"
 #include "tests/sim/workloads/register_disk.h"
 #include "tests/sim/workloads/store.h"
 
@@ -23,6 +24,9 @@ const std::array kWorkloads = {
                   FaultProfile::destructive().without(FaultKind::n1_delay), make_register_disk},
     WorkloadEntry{"store", "a store keeps what it acknowledged, whatever one device does to it",
                   store_profile(), make_store},
+    WorkloadEntry{"image",
+                  "an image is a block device that loses nothing and obeys one attachment set",
+                  image_profile(), make_image},
 };
 
 int list_workloads() {

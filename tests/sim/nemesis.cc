@@ -27,12 +27,12 @@ void Nemesis::tick() {
   if (!stopped_ && simulator_.roll(p4_power_loss_of_all, rng_)) {
     simulator_.count(p4_power_loss_of_all);
     for (const auto& node : simulator_.nodes()) {
-      if (node->up()) node->crash(CrashKind::power_loss);
+      if (node->up() && may_strike(*node)) node->crash(CrashKind::power_loss);
     }
   }
   for (const auto& node : simulator_.nodes()) {
     if (node->up() && !node->doomed()) {
-      if (!stopped_) strike(*node);
+      if (!stopped_ && may_strike(*node)) strike(*node);
     } else if (!node->up() && !coming_back_[node->id()]) {
       // Whoever took it down, it comes back.
       coming_back_[node->id()] = true;
@@ -61,14 +61,15 @@ void Nemesis::bring_back(SimNode& node) {
   node.start();
   if (stopped_ || !simulator_.roll(p6_crash_in_recovery, rng_)) return;
   const CrashKind kind = rng_.chance(0.5) ? CrashKind::power_loss : CrashKind::process_kill;
-  simulator_.call_after(
-      up_to(options_.recovery_max), [this, &node, kind, incarnation = node.incarnation()] {
-        if (stopped_ || !node.up() || node.doomed() || node.incarnation() != incarnation) {
-          return;
-        }
-        simulator_.count(p6_crash_in_recovery);
-        node.crash(kind);
-      });
+  simulator_.call_after(up_to(options_.recovery_max),
+                        [this, &node, kind, incarnation = node.incarnation()] {
+                          if (stopped_ || !may_strike(node) || !node.up() || node.doomed() ||
+                              node.incarnation() != incarnation) {
+                            return;
+                          }
+                          simulator_.count(p6_crash_in_recovery);
+                          node.crash(kind);
+                        });
 }
 
 }  // namespace sarsen::sim

@@ -5,6 +5,7 @@
 //            simulator's run.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "tests/sim/sim_node.h"
@@ -17,6 +18,8 @@ struct NemesisOptions {
   Duration pause_max = milliseconds(200);
   // A crash in recovery (P6) comes this soon after a restart.
   Duration recovery_max = milliseconds(5);
+  // Nodes that it may harm; all of them when empty.
+  std::function<bool(const SimNode&)> may_strike = {};
 };
 
 class Nemesis {
@@ -34,6 +37,9 @@ class Nemesis {
   void tick();
   void strike(SimNode& node);
   void bring_back(SimNode& node);
+  bool may_strike(const SimNode& node) const {
+    return !options_.may_strike || options_.may_strike(node);
+  }
   Duration up_to(Duration most);
 
   Simulator& simulator_;
