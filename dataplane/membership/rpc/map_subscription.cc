@@ -6,7 +6,6 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "dataplane/membership/proto/mon.grpc.pb.h"
 #include "dataplane/membership/rpc/map_proto.h"
@@ -15,22 +14,21 @@
 
 namespace sarsen {
 
-struct MapSubscription::State {
-  State(MapSubscriptionOptions given, Logger logger)
+struct MapSubscription::Thread {
+  Thread(MapSubscriptionOptions given, Logger logger)
       : options(std::move(given)), log(std::move(logger)) {}
 
   const MapSubscriptionOptions options;
   const Logger log;
   std::unique_ptr<v1::Mon::Stub> stub;
+  MapRelay* relay = nullptr;  // what it feeds; set before it runs
 
   mutable std::mutex mutex;
-  std::condition_variable changed;  // stopping, hurry
+  std::condition_variable changed;  // stopping, hurried
   bool stopping = false;
-  bool hurry = false;
+  bool hurried = false;
   bool connected = false;
   grpc::ClientContext* stream = nullptr;  // to be cancelled when stopping
-  std::shared_ptr<const ClusterMap> map = std::make_shared<const ClusterMap>();
-  std::vector<SubscribedMap*> shards;
 
   std::thread thread;
 
@@ -38,13 +36,12 @@ struct MapSubscription::State {
   // Reads one stream to its end. True when a map came.
   bool follow();
   bool take(const v1::MapUpdate& message);
-  void publish(std::shared_ptr<const ClusterMap> newer);
-  bool expects(const ClusterMap& newer) const;
+  bool expects(const ClusterMap& known, const ClusterMap& newer) const;
   // Until the delay has passed, or somebody hurries or stops it.
   void wait(Duration delay);
 };
 
-void MapSubscription::State::run() {
+void MapSubscription::Thread::run() {
   Duration delay = options.reconnect_min;
   while (true) {
     if (follow()) delay = options.reconnect_min;
@@ -57,18 +54,18 @@ void MapSubscription::State::run() {
   }
 }
 
-bool MapSubscription::State::follow() {
+bool MapSubscription::Thread::follow() {
   grpc::ClientContext context;
   v1::WatchMapRequest request;
+  if (const auto map = relay->current(); map->epoch != MapEpoch(0)) {
+    request.set_cluster(bytes_of(map->cluster));
+    request.set_store_incarnation(map->store_incarnation);
+    request.set_epoch(map->epoch.value);
+  }
   {
     const std::lock_guard lock(mutex);
     if (stopping) return false;
     stream = &context;
-    if (map->epoch != MapEpoch(0)) {
-      request.set_cluster(bytes_of(map->cluster));
-      request.set_store_incarnation(map->store_incarnation);
-      request.set_epoch(map->epoch.value);
-    }
   }
   const auto reader = stub->WatchMap(&context, request);
   bool came = false;
@@ -95,54 +92,45 @@ bool MapSubscription::State::follow() {
   return came;
 }
 
-bool MapSubscription::State::take(const v1::MapUpdate& message) {
+bool MapSubscription::Thread::take(const v1::MapUpdate& message) {
   auto update = from_proto(message);
   if (!update) {
     log.error("a map update was refused", {{"error", update.error()}});
     return false;
   }
-  std::shared_ptr<const ClusterMap> known;
-  {
-    const std::lock_guard lock(mutex);
-    known = map;
-  }
+  const std::shared_ptr<const ClusterMap> known = relay->current();
   auto newer = std::make_shared<ClusterMap>(*known);
   if (!apply(*newer, *update)) {
     log.error("a map update does not continue the map that is known",
               {{"epoch", known->epoch}, {"from", update->from}, {"to", update->changed.epoch}});
     return false;
   }
-  if (!expects(*newer)) {
+  if (!expects(*known, *newer)) {
     log.error("the mon has the map of another cluster; the last map stays", {{"mon", options.mon}});
     return false;
   }
-  publish(std::move(newer));
-  return true;
-}
-
-bool MapSubscription::State::expects(const ClusterMap& newer) const {
-  const wire::ClusterId none{};
-  if (options.cluster != none) return newer.cluster == options.cluster;
-  const std::lock_guard lock(mutex);
-  return map->epoch == MapEpoch(0) || newer.cluster == map->cluster;
-}
-
-void MapSubscription::State::publish(std::shared_ptr<const ClusterMap> newer) {
+  const MapEpoch epoch = newer->epoch;
+  relay->publish(std::move(newer));
   bool first = false;
   {
     const std::lock_guard lock(mutex);
     first = !std::exchange(connected, true);
-    if (newer->epoch > map->epoch) map = newer;
-    for (SubscribedMap* const shard : shards) shard->arrived();
   }
-  if (first) log.info("following the mon's map", {{"mon", options.mon}, {"epoch", newer->epoch}});
+  if (first) log.info("following the mon's map", {{"mon", options.mon}, {"epoch", epoch}});
+  return true;
 }
 
-void MapSubscription::State::wait(Duration delay) {
+bool MapSubscription::Thread::expects(const ClusterMap& known, const ClusterMap& newer) const {
+  const wire::ClusterId none{};
+  if (options.cluster != none) return newer.cluster == options.cluster;
+  return known.epoch == MapEpoch(0) || newer.cluster == known.cluster;
+}
+
+void MapSubscription::Thread::wait(Duration delay) {
   std::unique_lock lock(mutex);
   changed.wait_for(lock, std::chrono::nanoseconds(delay.value),
-                   [this] { return stopping || hurry; });
-  hurry = false;
+                   [this] { return stopping || hurried; });
+  hurried = false;
 }
 
 // --------------------------------------------------------------------------------- subscription
@@ -151,71 +139,42 @@ Result<std::unique_ptr<MapSubscription>> MapSubscription::start(MapSubscriptionO
                                                                 Logger log) {
   const auto target = grpc_target(options.mon);
   if (!target) return fail(target.error());
-  auto state = std::make_unique<State>(std::move(options), std::move(log));
-  state->stub = v1::Mon::NewStub(make_channel(*target));
-  State* const running = state.get();
+  auto thread = std::make_unique<Thread>(std::move(options), std::move(log));
+  thread->stub = v1::Mon::NewStub(make_channel(*target));
+  Thread* const running = thread.get();
+  std::unique_ptr<MapSubscription> subscription(new MapSubscription(std::move(thread)));
+  running->relay = subscription.get();
   // Signals are for main().
   const BlockedSignals blocked;
-  state->thread = std::thread([running] { running->run(); });
-  return std::unique_ptr<MapSubscription>(new MapSubscription(std::move(state)));
+  running->thread = std::thread([running] { running->run(); });
+  return subscription;
 }
 
-MapSubscription::MapSubscription(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MapSubscription::MapSubscription(std::unique_ptr<Thread> thread) : thread_(std::move(thread)) {}
 
 MapSubscription::~MapSubscription() {
   stop();
-  SARSEN_ASSERT(state_->shards.empty(), "the maps of shards end before their subscription");
 }
 
 void MapSubscription::stop() {
   {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-    if (state_->stream != nullptr) state_->stream->TryCancel();
-    state_->changed.notify_all();
+    const std::lock_guard lock(thread_->mutex);
+    thread_->stopping = true;
+    if (thread_->stream != nullptr) thread_->stream->TryCancel();
+    thread_->changed.notify_all();
   }
-  if (state_->thread.joinable()) state_->thread.join();
-}
-
-std::shared_ptr<const ClusterMap> MapSubscription::current() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->map;
+  if (thread_->thread.joinable()) thread_->thread.join();
 }
 
 bool MapSubscription::connected() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->connected;
+  const std::lock_guard lock(thread_->mutex);
+  return thread_->connected;
 }
 
-// --------------------------------------------------------------------------------- on each shard
-
-SubscribedMap::SubscribedMap(MapSubscription& subscription, Reactor& reactor)
-    : MapSource(reactor), subscription_(subscription), reactor_(reactor) {
-  reactor.add_source(*this);
-  const std::lock_guard lock(subscription.state_->mutex);
-  subscription.state_->shards.push_back(this);
-  if (subscription.state_->map->epoch > MapEpoch(0)) publish(subscription.state_->map);
-}
-
-SubscribedMap::~SubscribedMap() {
-  const std::lock_guard lock(subscription_.state_->mutex);
-  std::erase(subscription_.state_->shards, this);
-}
-
-void SubscribedMap::suspect(MapEpoch) {
-  const std::lock_guard lock(subscription_.state_->mutex);
-  subscription_.state_->hurry = true;
-  subscription_.state_->changed.notify_all();
-}
-
-void SubscribedMap::arrived() {
-  arrived_.store(true);
-  reactor_.notify();
-}
-
-void SubscribedMap::drain() {
-  arrived_.store(false);
-  publish(subscription_.current());
+void MapSubscription::hurry() {
+  const std::lock_guard lock(thread_->mutex);
+  thread_->hurried = true;
+  thread_->changed.notify_all();
 }
 
 }  // namespace sarsen

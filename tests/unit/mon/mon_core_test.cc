@@ -1,3 +1,7 @@
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include "dataplane/mon/mon.h"
 #include "tests/unit/mon/memory_map_store.h"
 
@@ -125,6 +129,59 @@ TEST_F(MonTest, a_removed_image_goes_when_its_osd_has_reported_every_group) {
   const MapEpoch before = mon_->state()->map.epoch;
   EXPECT_EQ(mon_->report(report).value(), before.next()) << "one epoch for one report";
   EXPECT_TRUE(mon_->state()->map.images.empty());
+}
+
+// Keeps a map of its own, by the updates alone.
+class Follower final : public MapFollower {
+ public:
+  explicit Follower(Mon& mon) : mon_(mon) {}
+  void map_changed() override {
+    const std::lock_guard lock(mutex_);
+    while (const auto update =
+               mon_.update_after({map_.cluster, map_.store_incarnation, map_.epoch}))
+      EXPECT_TRUE(apply(map_, *update));
+  }
+  void end() override { ended = true; }
+  ClusterMap map() {
+    const std::lock_guard lock(mutex_);
+    return map_;
+  }
+  std::atomic<bool> ended{false};
+
+ private:
+  Mon& mon_;
+  std::mutex mutex_;
+  ClusterMap map_;
+};
+
+// Calls come on many threads of gRPC at once. Run with ThreadSanitizer.
+TEST_F(MonTest, commands_reports_and_followers_on_many_threads) {
+  must(CreateOsd{device_id(1), "a"});
+  must(boot(1));
+  const auto follower = std::make_shared<Follower>(*mon_);
+  mon_->follow(follower);
+  follower->map_changed();
+  std::vector<std::thread> threads;
+  for (int writer = 0; writer < 2; ++writer) {
+    threads.emplace_back([&, writer] {
+      for (int i = 0; i < 50; ++i) {
+        must(CreateImage{{"rbd", std::to_string(writer) + "-" + std::to_string(i)}, 4096});
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    for (int i = 0; i < 50; ++i) {
+      mon_->tick(seconds(6));
+      EXPECT_TRUE(mon_->report({.osd = OsdId(0), .incarnation = 1}).has_value());
+      EXPECT_EQ(mon_->status().osds.size(), 1u);
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(mon_->state()->map.images.size(), 100u);
+  EXPECT_EQ(follower->map(), mon_->state()->map);
+  mon_->stop();
+  EXPECT_TRUE(follower->ended);
+  mon_->unfollow(follower.get());
 }
 
 }  // namespace
