@@ -1,12 +1,17 @@
 // sarsen-blockd: turns images into block devices on its node. dataplane/docs/blockd.md says what
 // survives what.
 //
-// Order      ServerLock before anything of a predecessor is touched; keeper; images; sockets last.
+// Order      All that can be made beside a predecessor, memory and threads, comes first; then the
+//            ServerLock, before anything of the predecessor is touched; keeper; images; sockets
+//            last. So an upgrade is a short pause: start the new one, then end the old one.
 // Threads    main waits for signals; one shard serves; gRPC's and the pool's threads may block.
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <signal.h>
@@ -27,8 +32,8 @@
 namespace sarsen::blockd {
 namespace {
 
-// A predecessor that was told to end takes about this long at most.
-constexpr int kPredecessorWaitMs = 60'000;
+// Waits for the predecessor's end, looking in between whether this one is to end.
+constexpr int kPredecessorWaitMs = 200;
 
 std::int64_t wall_time_ns() {
   timespec now{};
@@ -53,11 +58,37 @@ struct Process {
   BlockdOptions options;
   Logger log;
   HolderId holder{};
-  std::unique_ptr<fuse::KeeperLink> keeper;
   std::unique_ptr<MonClient> mon;
   std::unique_ptr<MapSubscription> subscription;
+  std::atomic<bool> stopping{false};
   bool failed = false;
 };
+
+// What only one blockd of a node has.
+struct Predecessor {
+  std::optional<fuse::ServerLock> lock;
+  std::unique_ptr<fuse::KeeperLink> keeper;
+};
+
+// Blocks, for as long as the predecessor lives and serves.
+Result<Predecessor> take_its_place(const Process& process) {
+  Predecessor place;
+  bool waited = false;
+  while (!place.lock) {
+    auto lock = fuse::ServerLock::acquire(process.options.lock_file(), kPredecessorWaitMs);
+    if (lock) {
+      place.lock.emplace(std::move(*lock));
+    } else if (process.stopping.load() || !is(lock.error(), RuntimeError::overloaded)) {
+      return fail(lock.error());
+    } else if (!std::exchange(waited, true)) {
+      process.log.info("another blockd serves this node; waits for its end");
+    }
+  }
+  auto keeper = fuse::KeeperLink::start(process.options.keeper_socket);
+  if (!keeper) return fail(keeper.error());
+  place.keeper = std::move(*keeper);
+  return place;
+}
 
 Result<void> listen_nbd(nbd::Server& server, const Process& process) {
   const auto listening = server.listen("unix:" + process.options.nbd_socket());
@@ -120,29 +151,45 @@ Task<Result<void>> serve(ShardContext context, Process* process, nbd::Server* nb
   co_return Result<void>();
 }
 
-Task<void> shard_main(ShardContext context, Process* process) {
-  SubscribedMap subscribed(*process->subscription, context.reactor);
-  CachedMap map(context.env, subscribed, process->options.map_file(),
+void end(Process* process, const Error& error) {
+  if (!process->stopping.load()) {
+    process->log.error("cannot serve", {{"error", error}});
+    process->failed = true;
+  }
+  ::kill(::getpid(), SIGTERM);  // what main() waits for
+}
+
+Task<void> serve_in_place(ShardContext context, Process* process, MapSource* subscribed,
+                          fuse::KeeperLink* keeper) {
+  CachedMap map(context.env, *subscribed, process->options.map_file(),
                 process->log.component("blockd.map"));
   ClientSessions sessions(context.env, map);
   const fuse::LoopHelper helper = loop_helper(process->options);
   // Sessions allocate from what shares and NBD leave.
   BufferShares shares(context.env.buffers, process->options.memory_bytes / 3);
-  Images images({context.env, context.reactor, map, *process->keeper, helper, *process->mon,
-                 sessions, shares, process->log.component("blockd.images"), process->holder,
+  Images images({context.env, context.reactor, map, *keeper, helper, *process->mon, sessions,
+                 shares, process->log.component("blockd.images"), process->holder,
                  process->options.nbd_socket(), label_prefix(process->holder)});
   ShardCalls calls(context.reactor);
   nbd::Server nbd(context.env, images, nbd_limits(process->options));
   const auto outcome = co_await serve(context, process, &nbd, &images, &map, &calls);
   if (!outcome) {
-    process->log.error("cannot serve", {{"error", outcome.error()}});
-    process->failed = true;
+    end(process, outcome.error());
     calls.refuse();
     co_await nbd.stop();
     co_await images.stop();
-    ::kill(::getpid(), SIGTERM);  // what main() waits for
   }
   co_await map.stop();
+}
+
+Task<void> shard_main(ShardContext context, Process* process) {
+  SubscribedMap subscribed(*process->subscription, context.reactor);
+  auto place = co_await context.env.blocking.run([process] { return take_its_place(*process); });
+  if (place) {
+    co_await serve_in_place(context, process, &subscribed, place->keeper.get());
+  } else {
+    end(process, place.error());
+  }
 }
 
 Result<void> prepare(Process& process) {
@@ -160,9 +207,6 @@ Result<void> prepare(Process& process) {
       MapSubscription::start({.mon = options.mon}, process.log.component("blockd.map"));
   if (!subscription) return fail(subscription.error());
   process.subscription = std::move(*subscription);
-  auto keeper = fuse::KeeperLink::start(options.keeper_socket);
-  if (!keeper) return fail(keeper.error());
-  process.keeper = std::move(*keeper);
   return {};
 }
 
@@ -189,9 +233,6 @@ int run(BlockdOptions options) {
     process.log.warning("under memory pressure this process may wait for itself",
                         {{"error", prepared.error()}});
   }
-  std::filesystem::create_directories(process.options.run_dir);
-  const auto lock = fuse::ServerLock::acquire(process.options.lock_file(), kPredecessorWaitMs);
-  if (!lock) return failed(process.log, lock.error());
   if (const auto ready = prepare(process); !ready) return failed(process.log, ready.error());
   auto runner = ShardRunner::start(process.options.runner(), [&process](ShardContext context) {
     return shard_main(context, &process);
@@ -199,6 +240,7 @@ int run(BlockdOptions options) {
   if (!runner) return failed(process.log, runner.error());
   int signal = 0;
   ::sigwait(&ends, &signal);
+  process.stopping.store(true);
   (*runner)->request_stop();
   (*runner)->join();
   return process.failed ? 1 : 0;

@@ -86,9 +86,12 @@ start_osd() {
 }
 # The newest run says so itself: the mon does not notice a killed OSD at once.
 osd_serves() { awk '/^---- started/ { said = 0 } /event=serving/ { said = 1 } END { exit !said }' "$folder/osd.log"; }
-start_blockd() {
+launch_blockd() {
   launch blockd "$build/dataplane/blockd/sarsen-blockd" --state-dir "$folder/node" --run-dir "$folder" \
-    --loop-helper "$build/dataplane/blockd/fuse/sarsen-loop" --memory 128M "$@"
+    --loop-helper "$build/dataplane/blockd/fuse/sarsen-loop" --memory 128M
+}
+start_blockd() {
+  launch_blockd
   ready blockd "$cli" image mapped
 }
 kill_mon() { end mon KILL; }
