@@ -48,16 +48,21 @@ LeafChange Destager::all_others_lost(Batch& batch, const LeafChange& change) {
   return all;
 }
 
+bool Destager::is_damaged(const LeafChange& change, const IndexLeaf& leaf) const {
+  const ExtentAllocator& allocator = state_.lanes[change.lane.value].allocator;
+  return std::ranges::any_of(leaf.extents(), [&](const Extent& extent) {
+    return !extent.shared && !allocator.owns(extent.stored_run());
+  });
+}
+
 // I-STORE-11. Takes from the leaf what it names wrongly, and adds to the change that these blocks
-// are lost: they get a home of their own, and are corrupt there. Nothing when the leaf is sound.
-std::optional<LeafChange> Destager::without_damage(Batch& batch, const LeafChange& change,
-                                                   IndexLeaf& leaf) {
+// are lost: they get a home of their own, and are corrupt there.
+LeafChange Destager::without_damage(Batch& batch, const LeafChange& change, IndexLeaf& leaf) {
   const ExtentAllocator& allocator = state_.lanes[change.lane.value].allocator;
   std::vector<Extent> damaged;
   for (const Extent& extent : leaf.extents()) {
     if (!extent.shared && !allocator.owns(extent.stored_run())) damaged.push_back(extent);
   }
-  if (damaged.empty()) return std::nullopt;
   LeafChange mended = change;
   for (const Extent& extent : damaged) {
     state_.index_damage_found += extent.block_count;

@@ -109,18 +109,47 @@ Task<Result<void>> Destager::make_leaves(Batch* batch, const Pieces* pieces) {
       leaves = co_await leaves_around_damage(std::move(keys));
     }
     if (!leaves) co_return fail(leaves.error());
+    std::vector<LeafWork> works;
+    works.reserve(end - first);
     for (std::size_t i = first; i < end; ++i) {
-      const LeafPointer& old = (*leaves)[i - first];
-      IndexLeaf leaf = old ? *old : IndexLeaf();
-      const auto mended = old ? without_damage(*batch, changes[i], leaf)
-                              : std::optional(all_others_lost(*batch, changes[i]));
-      if (mended) SARSEN_CO_TRY(co_await promise_lost(&batch->plan, &*mended));
-      SARSEN_CO_TRY(change_leaf(*batch, mended ? *mended : changes[i], leaf, *pieces));
-      batch->leaves.push_back(
-          {.key = changes[i].key, .leaf = std::make_shared<const IndexLeaf>(std::move(leaf))});
+      LeafWork& work = works.emplace_back();
+      work.old = (*leaves)[i - first];
+      SARSEN_CO_TRY(co_await prepare_leaf(batch, &changes[i], &work));
       co_await budget.spend();
     }
+    // Nobody else touches the batch, and what is read does not change: leaves are immutable, and so
+    // are the records of settled segments.
+    co_await state_.env.blocking.run([&works, batch, pieces] {
+      for (const LeafWork& work : works) {
+        IndexLeaf leaf = work.sound ? *work.sound : *work.old;
+        change_leaf(*batch, *work.change, leaf, work.homes, *pieces);
+        batch->leaves.push_back(
+            {.key = work.change->key, .leaf = std::make_shared<const IndexLeaf>(std::move(leaf))});
+      }
+      return true;
+    });
   }
+  state_.corrupt_blocks_found += batch->blocks_corrupt;
+  co_return Result<void>{};
+}
+
+// What needs the allocator, and so this shard: the homes, and what is done about damage.
+Task<Result<void>> Destager::prepare_leaf(Batch* batch, const LeafChange* change, LeafWork* work) {
+  work->change = change;
+  if (!work->old) {
+    work->sound.emplace();
+    work->mended = all_others_lost(*batch, *change);
+  } else if (is_damaged(*change, *work->old)) {
+    work->sound = *work->old;
+    work->mended = without_damage(*batch, *change, *work->sound);
+  }
+  if (work->mended) {
+    work->change = &*work->mended;
+    SARSEN_CO_TRY(co_await promise_lost(&batch->plan, work->change));
+  }
+  auto homes = homes_for(*batch, work->sound ? *work->sound : *work->old, *work->change);
+  if (!homes) co_return fail(homes.error());
+  work->homes = *homes;
   co_return Result<void>{};
 }
 
@@ -134,7 +163,7 @@ Result<Destager::Homes> Destager::homes_for(Batch& batch, const IndexLeaf& leaf,
   std::optional<BlockIndex> hint;
   for (const RunChange& run : change.runs) {
     for (std::uint32_t block = run.first; block < run.end(); ++block) {
-      const auto old = leaf.lookup(block);
+      const auto old = change.clear_first ? std::nullopt : leaf.lookup(block);
       if (old) hint = old->device_block;
       if (!run.needs_home()) continue;
       const bool in_place = old && !old->extent->shared && old->extent->compression() == nullptr;
@@ -170,15 +199,13 @@ Result<Destager::Homes> Destager::homes_for(Batch& batch, const IndexLeaf& leaf,
   return homes;
 }
 
-Result<void> Destager::change_leaf(Batch& batch, const LeafChange& change, IndexLeaf& leaf,
-                                   const Pieces& pieces) {
+void Destager::change_leaf(Batch& batch, const LeafChange& change, IndexLeaf& leaf,
+                           const Homes& homes, const Pieces& pieces) {
   auto& freed = batch.freed[change.lane.value];
   const auto keep = [&freed](FreedRuns runs) {
     freed.insert(freed.end(), runs.begin(), runs.end());
   };
   if (change.clear_first) keep(leaf.remove(0, kLeafBlocks));
-  auto homes = homes_for(batch, leaf, change);
-  if (!homes) return fail(homes.error());
   for (const RunChange& run : change.runs) {
     switch (run.kind) {
       case ChangeKind::zero: keep(leaf.remove(run.first, run.count)); break;
@@ -187,15 +214,14 @@ Result<void> Destager::change_leaf(Batch& batch, const LeafChange& change, Index
         batch.adopted[change.lane.value].push_back({run.source, run.count});
         break;
       case ChangeKind::move:
-      case ChangeKind::lost: SARSEN_TRY(put_moved(batch, change, run, *homes, leaf, pieces)); break;
+      case ChangeKind::lost: put_moved(batch, change, run, homes, leaf, pieces); break;
     }
   }
-  return {};
 }
 
 // A run that goes home, in parts that stay together there and are all good or all bad.
-Result<void> Destager::put_moved(Batch& batch, const LeafChange& change, const RunChange& run,
-                                 const Homes& homes, IndexLeaf& leaf, const Pieces& pieces) {
+void Destager::put_moved(Batch& batch, const LeafChange& change, const RunChange& run,
+                         const Homes& homes, IndexLeaf& leaf, const Pieces& pieces) {
   const auto is_good = [&](std::uint32_t i) {  // I-STORE-8
     return run.kind == ChangeKind::move &&
            pieces.is_good(BlockIndex(run.source.value + i), run.checksum(i));
@@ -215,7 +241,7 @@ Result<void> Destager::put_moved(Batch& batch, const LeafChange& change, const R
     if (good) {
       batch.moves.push_back({.source = part.source, .home = home, .blocks = part.count});
     } else {
-      state_.corrupt_blocks_found += part.count;
+      batch.blocks_corrupt += part.count;
     }
     for (const FreedRun& freed : leaf.put(std::move(extent))) {
       batch.freed[change.lane.value].push_back(freed);
@@ -223,7 +249,6 @@ Result<void> Destager::put_moved(Batch& batch, const LeafChange& change, const R
     good = next_good;
     first = end;
   }
-  return {};
 }
 
 // ------------------------------------------------------------------------------- going home

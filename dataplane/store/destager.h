@@ -80,6 +80,7 @@ class Destager {
     std::map<std::uint32_t, std::vector<FreedRun>> freed;  // by lane
     std::map<std::uint32_t, std::vector<DeviceRun>> adopted;
     std::map<std::uint32_t, std::vector<DeviceRun>> allocated;
+    std::uint64_t blocks_corrupt = 0;
     std::deque<JournalRecord> lost;  // stand for what no record tells any more
   };
 
@@ -103,16 +104,26 @@ class Destager {
   Task<Result<void>> read_piece(BlockIndex start, std::uint32_t blocks, Pieces* pieces);
   Task<Result<void>> make_leaves(Batch* batch, const Pieces* pieces);
   Task<Result<std::vector<LeafPointer>>> leaves_around_damage(std::vector<LeafKey> keys);
-  std::optional<LeafChange> without_damage(Batch& batch, const LeafChange& change, IndexLeaf& leaf);
+  bool is_damaged(const LeafChange& change, const IndexLeaf& leaf) const;
+  LeafChange without_damage(Batch& batch, const LeafChange& change, IndexLeaf& leaf);
   LeafChange all_others_lost(Batch& batch, const LeafChange& change);
   Task<Result<void>> promise_lost(DestagePlan* plan, const LeafChange* mended);
-  Result<void> change_leaf(Batch& batch, const LeafChange& change, IndexLeaf& leaf,
-                           const Pieces& pieces);
   // Where each block of a leaf goes that is moved.
   using Homes = std::array<BlockIndex, kLeafBlocks>;
+  // A leaf on its way to its new version.
+  struct LeafWork {
+    LeafPointer old;                     // null: it cannot be read
+    const LeafChange* change = nullptr;  // `mended`, when there is one
+    std::optional<LeafChange> mended;
+    std::optional<IndexLeaf> sound;  // instead of `old`, which is damaged
+    Homes homes{};
+  };
+  Task<Result<void>> prepare_leaf(Batch* batch, const LeafChange* change, LeafWork* work);
   Result<Homes> homes_for(Batch& batch, const IndexLeaf& leaf, const LeafChange& change);
-  Result<void> put_moved(Batch& batch, const LeafChange& change, const RunChange& run,
-                         const Homes& homes, IndexLeaf& leaf, const Pieces& pieces);
+  static void change_leaf(Batch& batch, const LeafChange& change, IndexLeaf& leaf,
+                          const Homes& homes, const Pieces& pieces);
+  static void put_moved(Batch& batch, const LeafChange& change, const RunChange& run,
+                        const Homes& homes, IndexLeaf& leaf, const Pieces& pieces);
   Task<Result<void>> write_homes(const Batch* batch, const Pieces* pieces);
   Task<Result<void>> write_next_homes(HomeRuns* runs, const Pieces* pieces);
   Task<Result<void>> write_home_run(std::span<const Move> moves, const Pieces* pieces);

@@ -20,6 +20,8 @@
 #include <span>
 #include <vector>
 
+#include <absl/container/inlined_vector.h>
+
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 #include "dataplane/store/index/device_run.h"
@@ -73,11 +75,11 @@ struct JournalRecord {
   std::uint32_t first_block = 0;  // within the object
   std::uint32_t block_count = 0;
   WriteStamp stamp;
-  std::uint32_t payload_block = 0;       // `write`: where its data starts in the group's payload
-  std::vector<DeviceRun> runs;           // `write_extents`
-  std::vector<std::uint32_t> checksums;  // `write`, `write_extents`: crc32c of each block
-  std::optional<ObjectKey> source;       // `share_object`
-  std::vector<StreamEnd> ends;           // `stream_ends`
+  std::uint32_t payload_block = 0;         // `write`: where its data starts in the group's payload
+  absl::InlinedVector<DeviceRun, 1> runs;  // `write_extents`
+  absl::InlinedVector<std::uint32_t, 2> checksums;  // `write`, `write_extents`: of each block
+  std::optional<ObjectKey> source;                  // `share_object`
+  std::vector<StreamEnd> ends;                      // `stream_ends`
   bool operator==(const JournalRecord&) const = default;
 };
 

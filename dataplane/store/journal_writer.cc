@@ -201,6 +201,7 @@ void JournalWriter::build(Group& group, const Selection& selection) {
 
   const std::size_t header_bytes = std::size_t{selection.header_blocks} * kBlockBytes;
   std::vector<JournalRecord> records;
+  records.reserve(selection.count);
   std::uint32_t payload_block = 0;
   for (std::uint32_t i = 0; i < selection.count; ++i) {
     Pending& item = pending_.pop_front();

@@ -52,8 +52,8 @@ class OverlapOrder {
 
    private:
     bool overlaps(const Turn& other) const {
-      return object_ == other.object_ && first_block_ < other.end_block_ &&
-             other.first_block_ < end_block_;
+      return first_block_ < other.end_block_ && other.first_block_ < end_block_ &&
+             object_ == other.object_;
     }
 
     OverlapOrder& order_;

@@ -76,10 +76,19 @@ Task<Result<void>> StoreWrite::write(WriteRequest request) {
   co_return done;
 }
 
+// What most writes are is done here and not in a coroutine of its own: one record, whose homes can
+// be promised at once.
 Task<Result<void>> StoreWrite::try_write(WriteRequest request) {
-  const std::size_t blocks = request.data.size() / kBlockBytes;
+  const auto blocks = static_cast<std::uint32_t>(request.data.size() / kBlockBytes);
   if (blocks >= state_.limits.large_write_blocks_min) co_return co_await write_large(request);
-  co_return co_await write_in_pieces(request);
+  Lane& lane = state_.lane_of(request.object);
+  const BlockRange range{.first_block = request.first_block, .block_count = blocks};
+  std::optional<std::uint64_t> mask;
+  if (blocks <= kPieceBlocks) mask = reserve_at_once(lane, request.object, range, false);
+  if (!mask) co_return co_await write_in_pieces(request);
+  auto done = co_await append(record_of(request, lane, RecordKind::write), request.data, *mask);
+  if (!done) lane.allocator.unreserve(static_cast<std::uint64_t>(std::popcount(*mask)));
+  co_return done;
 }
 
 bool StoreWrite::space_is_on_its_way() const {
@@ -121,37 +130,45 @@ Task<Result<void>> StoreWrite::write_in_pieces(WriteRequest request) {
   co_return Result<void>{};
 }
 
-// I-STORE-3. Gives a mask of the blocks that hold a reservation now. No wait between the decision
-// and the caller's append.
+// The blocks that need a reservation: one whose newest version waits in the journal has its home,
+// or the promise of one.
+std::uint64_t StoreWrite::blocks_without_home(const ObjectKey& object, BlockRange range,
+                                              bool look_at_leaves) const {
+  std::uint64_t mask = 0;
+  const auto has_home = [&](std::uint32_t block) {
+    const LeafPointer leaf = state_.leaves->find(
+        {.object = object, .leaf = static_cast<std::uint16_t>(block / kLeafBlocks)});
+    const auto home = leaf ? leaf->lookup(block % kLeafBlocks) : std::nullopt;
+    return home && !home->extent->shared && home->extent->compression() == nullptr;
+  };
+  each_leaf_part(range.first_block, range.block_count,
+                 [&](std::uint32_t first, std::uint32_t count) {
+                   for (const PendingPiece& piece : state_.overlay.look(object, first, count)) {
+                     if (piece.pending && piece.kind == PendingKind::journal) continue;
+                     for (std::uint32_t i = 0; i < piece.block_count; ++i) {
+                       const std::uint32_t block = piece.first_block + i;
+                       if (!piece.pending && look_at_leaves && has_home(block)) continue;
+                       mask |= std::uint64_t{1} << (block - range.first_block);
+                     }
+                   }
+                 });
+  return mask;
+}
+
+// I-STORE-3. The blocks that hold a reservation now; nothing when that needs a chunk, or a closer
+// look. No wait between the decision and the caller's append.
+std::optional<std::uint64_t> StoreWrite::reserve_at_once(Lane& lane, const ObjectKey& object,
+                                                         BlockRange range, bool look_at_leaves) {
+  const std::uint64_t mask = blocks_without_home(object, range, look_at_leaves);
+  const auto blocks = static_cast<std::uint64_t>(std::popcount(mask));
+  if (!lane.allocator.reserve(blocks, Purpose::write)) return std::nullopt;
+  return mask;
+}
+
 Task<Result<std::uint64_t>> StoreWrite::reserve_homes(Lane& lane, ObjectKey object,
                                                       BlockRange range) {
-  // A block whose newest version waits in the journal has its home, or the promise of one.
-  const auto without_home = [&](bool look_at_leaves) {
-    std::uint64_t mask = 0;
-    const auto has_home = [&](std::uint32_t block) {
-      const LeafPointer leaf = state_.leaves->find(
-          {.object = object, .leaf = static_cast<std::uint16_t>(block / kLeafBlocks)});
-      const auto home = leaf ? leaf->lookup(block % kLeafBlocks) : std::nullopt;
-      return home && !home->extent->shared && home->extent->compression() == nullptr;
-    };
-    each_leaf_part(range.first_block, range.block_count,
-                   [&](std::uint32_t first, std::uint32_t count) {
-                     for (const PendingPiece& piece : state_.overlay.look(object, first, count)) {
-                       if (piece.pending && piece.kind == PendingKind::journal) continue;
-                       for (std::uint32_t i = 0; i < piece.block_count; ++i) {
-                         const std::uint32_t block = piece.first_block + i;
-                         if (!piece.pending && look_at_leaves && has_home(block)) continue;
-                         mask |= std::uint64_t{1} << (block - range.first_block);
-                       }
-                     }
-                   });
-    return mask;
-  };
-  const auto reserve = [&](std::uint64_t mask) {
-    return lane.allocator.reserve(static_cast<std::uint64_t>(std::popcount(mask)), Purpose::write);
-  };
   while (true) {
-    if (const std::uint64_t mask = without_home(false); reserve(mask)) co_return mask;
+    if (const auto mask = reserve_at_once(lane, object, range, false)) co_return *mask;
     auto grown = co_await grow_lane(state_, lane);
     if (grown) continue;
     if (!is(grown.error(), StoreError::no_space)) co_return fail(grown.error());
@@ -164,7 +181,7 @@ Task<Result<std::uint64_t>> StoreWrite::reserve_homes(Lane& lane, ObjectKey obje
     }
     auto leaves = co_await state_.leaves->get(std::move(keys));
     if (!leaves) co_return fail(leaves.error());
-    if (const std::uint64_t mask = without_home(true); reserve(mask)) co_return mask;
+    if (const auto mask = reserve_at_once(lane, object, range, true)) co_return *mask;
     co_return fail(make_error(StoreError::no_space));
   }
 }
@@ -289,7 +306,7 @@ Task<Result<void>> StoreWrite::append(JournalRecord record, std::span<const std:
 Task<Result<std::vector<StoreWrite::Again>>> StoreWrite::read_again(RecoveredRecord recovered) {
   const JournalRecord& old = recovered.record;
   std::vector<Again> pieces;
-  std::vector<DeviceRun> sources = old.runs;
+  auto sources = old.runs;
   if (old.kind == RecordKind::write) {
     sources = {{.start = recovered.payload, .blocks = old.block_count}};
   }

@@ -39,6 +39,10 @@ class StoreWrite final : public JournalObserver {
  private:
   Task<Result<void>> write_large(WriteRequest request);
   Task<Result<void>> write_in_pieces(WriteRequest request);
+  std::uint64_t blocks_without_home(const ObjectKey& object, BlockRange range,
+                                    bool look_at_leaves) const;
+  std::optional<std::uint64_t> reserve_at_once(Lane& lane, const ObjectKey& object,
+                                               BlockRange range, bool look_at_leaves);
   Task<Result<std::uint64_t>> reserve_homes(Lane& lane, ObjectKey object, BlockRange range);
   Task<Result<DeviceRuns>> allocate_extents(Lane& lane, std::uint32_t blocks);
   Task<Result<void>> write_run(DeviceRun run, std::span<const std::byte> data);
