@@ -299,9 +299,7 @@ Task<Result<void>> Destager::write_homes(const Batch* batch, const Pieces* piece
   const std::size_t writers = std::min<std::size_t>(moves.size(), state_.limits.home_writes_max);
   for (std::size_t i = 0; i < writers; ++i) tasks.push_back(write_next_homes(&runs, pieces));
   auto done = first_error(co_await when_all(state_.env.executor, std::move(tasks)));
-  const bool flush =
-      state_.disk.info().volatile_cache && !state_.env.faults.planted("destage.no_flush");
-  if (done && flush) done = co_await state_.flush();  // I-STORE-6
+  if (done && state_.disk.info().volatile_cache) done = co_await state_.flush();  // I-STORE-6
   if (done || is(done.error(), RuntimeError::out_of_memory)) co_return done;
   // Home blocks may be torn now; the journal still has them, and keeps them.
   state_.fail_writes(make_error(StoreError::device_failed, done.error().message()));

@@ -134,7 +134,7 @@ class Planner {
     // A version may be skipped for a newer one only if that one can not be rolled back any more.
     const bool newer_is_safe =
         !pending.pending || pending.sequence <= state_.lanes[record.lane.value].evident;
-    if (superseded && newer_is_safe && !state_.env.faults.planted("destage.older_version")) {
+    if (superseded && newer_is_safe) {
       plan_.coalesced += run.count;
       return;
     }

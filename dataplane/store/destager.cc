@@ -234,7 +234,8 @@ void Destager::undo(Batch& batch) {
 
 // Leaves that the index has of removed objects are emptied before later changes apply.
 Task<Result<void>> Destager::find_removed_leaves(DestagePlan* plan) {
-  if (plan->removals.empty()) co_return Result<void>{};
+  const bool planted = state_.env.faults.planted("destage.resurrect_removed");
+  if (plan->removals.empty() || planted) co_return Result<void>{};
   std::vector<ObjectKey> objects;
   for (const auto& [object, sequence] : plan->removals) objects.push_back(object);
   MetadataDb& db = *state_.db;
