@@ -278,7 +278,9 @@ Result<JournalGroup> decode_group(std::span<const std::byte> header_part, std::u
   header.previous_generation = reader.get<SegmentGeneration>();
   header.previous_group_count = reader.u32();
   header.previous_checksum = reader.u32();
-  header.seal = (reader.u16() & kFlagSeal) != 0;
+  const std::uint16_t flags = reader.u16();
+  header.seal = (flags & kFlagSeal) != 0;
+  if ((flags & ~kFlagSeal) != 0) reader.mark_failed();
   reader.zeros(6);
   header.segment_first_lsn = reader.get<JournalLsn>();
   header.previous_segment_first_lsn = reader.get<JournalLsn>();
