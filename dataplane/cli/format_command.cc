@@ -148,7 +148,8 @@ ExitCode format_claimed(const FormatOptionsOfCommand& options, const DeviceUse& 
   }
   report["formatted"] = true;
   report["device_id"] = to_string(run.outcome->device);
-  report["next"] = "sarsen device inspect " + options.path;
+  report["next"] =
+      (options.before_writing ? "sarsen-osd --device " : "sarsen device inspect ") + options.path;
   print_report(report, options.format);
   return ExitCode::ok;
 }

@@ -154,6 +154,40 @@ ExitCode run_image_remove(const ImageOptions& options) {
   return ExitCode::ok;
 }
 
+ExitCode run_image_detach(const ImageOptions& options) {
+  auto call = prepare(options);
+  if (!call) return print_failure(ExitCode::could_not, call.error().message(), options.format);
+  const auto image = call->mon->get_image(call->name);
+  if (!image) return print_error(image.error(), options.format);
+  const std::string full_name = call->name.pool + "/" + call->name.name;
+  const HolderId holder(options.holder);
+  if (std::ranges::find(image->attachments, holder, &AttachmentEntry::holder) ==
+      image->attachments.end()) {
+    return print_failure(ExitCode::problems,
+                         fmt::format("{} is not attached to holder {}; sarsen image info {} shows "
+                                     "who has it",
+                                     full_name, holder.value, full_name),
+                         options.format);
+  }
+  if (options.confirm != full_name) {
+    return print_failure(
+        ExitCode::problems,
+        fmt::format("this ends every device of {} on holder {}, and what was not written yet is "
+                    "lost; to confirm, add --confirm {}. Nothing was changed",
+                    full_name, holder.value, full_name),
+        options.format);
+  }
+  const auto epoch =
+      call->mon->detach_image({.image = image->id, .holder = holder, .epoch = {}, .force = true});
+  if (!epoch) return print_error(epoch.error(), options.format);
+  print_report({{"image", full_name},
+                {"holder", holder.value},
+                {"detached", true},
+                {"map_epoch", epoch->value}},
+               options.format);
+  return ExitCode::ok;
+}
+
 ExitCode run_image_list(const ImageListOptions& options) {
   const auto client = MonClient::create({.mon = options.mon});
   if (!client) return print_failure(ExitCode::could_not, client.error().message(), options.format);

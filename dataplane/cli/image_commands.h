@@ -19,8 +19,9 @@ struct ImageOptions {
   std::string image;  // as parse_image_name() takes it
   std::uint64_t size_bytes = 0;
   bool allow_shrink = false;
-  std::string confirm;  // remove: the name once more
-  bool wait = true;     // remove: until the space is given back
+  std::string confirm;       // remove, detach: the name once more
+  std::uint64_t holder = 0;  // detach
+  bool wait = true;          // remove: until the space is given back
   OutputFormat format = OutputFormat::text;
 };
 ExitCode run_image_create(const ImageOptions& options);
@@ -28,6 +29,10 @@ ExitCode run_image_info(const ImageOptions& options);
 ExitCode run_image_resize(const ImageOptions& options);
 // Refuses when the image is attached, and when `confirm` is not its name.
 ExitCode run_image_remove(const ImageOptions& options);
+
+// Ends all attachments of a holder that cannot do it itself: a node that is gone. Whatever of it
+// still runs can never write to the image again. Refuses when `confirm` is not the image's name.
+ExitCode run_image_detach(const ImageOptions& options);
 
 struct ImageListOptions {
   std::string mon;

@@ -69,6 +69,19 @@ void add_remove(CommandLine& line) {
       "Only begin; the name is free again when the space is given back");
 }
 
+void add_detach(CommandLine& line) {
+  const auto options = std::make_shared<ImageOptions>();
+  CLI::App& verb = add_verb(
+      line, options, "detach",
+      "Takes an image from a node that is gone and cannot unmap it. Whatever still runs there can "
+      "never write to the image again. On a node that works, use unmap.",
+      run_image_detach, "  sarsen image detach disk1 --holder 4711 --confirm rbd/disk1");
+  verb.add_option("--holder", options->holder, "The node's holder id, as image info shows it")
+      ->required();
+  verb.add_option("--confirm", options->confirm, "The name of the image once more, with its pool")
+      ->type_name("POOL/IMAGE");
+}
+
 void add_list(CommandLine& line) {
   const auto options = std::make_shared<ImageListOptions>();
   CLI::App* verb = image_noun(line).add_subcommand("ls", "The images of a pool, or of all");
@@ -93,6 +106,7 @@ void add_image_verbs(CommandLine& line) {
            "  sarsen image info rbd/disk1 -o json");
   add_resize(line);
   add_remove(line);
+  add_detach(line);
 }
 
 }  // namespace sarsen

@@ -104,6 +104,7 @@ echo "$count images acknowledged over $kills kills, map epoch $before"
 expect "rm without --confirm" 1 "to confirm, add --confirm rbd/image-1" "$sarsen" image rm image-1
 expect "rm" 0 "removed +yes" "$sarsen" image rm image-1 --confirm rbd/image-1
 sed -i '/image-1$/d' "$acknowledged"
+expect "detach of a stranger" 1 "is not attached to holder 7" "$sarsen" image detach image-2 --holder 7
 expect "shrink without leave" 1 "must be allowed explicitly" "$sarsen" image resize image-2 --size 4096
 
 # --- a clean end, and damage
