@@ -83,6 +83,7 @@ Task<void> CachedMap::follow() {
                  {{"epoch", map->epoch}, {"kept", path_}});
       continue;
     }
+    confirmed_ = map->epoch >= current()->epoch;
     publish(map);
     const auto kept = co_await env_.blocking.run(
         [path = path_, map] { return replace_file(path, encode_update(difference({}, *map))); });

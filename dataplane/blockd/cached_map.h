@@ -26,6 +26,8 @@ class CachedMap final : public MapSource {
   // `use_kept`: something is mapped that the kept map belongs to.
   void start(bool use_kept);
   Task<void> stop();
+  // Whether current() is what the mon said to this process, and not what an earlier one kept.
+  bool confirmed() const { return confirmed_; }
   void suspect(MapEpoch seen) override { upstream_.suspect(seen); }
 
  private:
@@ -36,6 +38,7 @@ class CachedMap final : public MapSource {
   MapSource& upstream_;
   const std::string path_;
   Logger log_;
+  bool confirmed_ = false;
   CancelSource stopping_;
   Scope following_;
 };

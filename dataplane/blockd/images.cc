@@ -139,20 +139,17 @@ Task<Result<void>> Images::unmap(std::string name, bool force) {
 
 // A blockd that was killed while it mapped or unmapped may have left an attachment.
 Task<Result<void>> Images::detach_leftovers(std::string name) {
-  const auto map = context_.map.current();
-  const auto parts = parse_image_name(name);
-  const PoolEntry* pool = map->find_pool(parts->pool);
-  const ImageEntry* image = pool != nullptr ? map->find_image(pool->id, parts->name) : nullptr;
+  const auto image = co_await context_.env.blocking.run(
+      [mon = &context_.mon, parts = *parse_image_name(name)] { return mon->get_image(parts); });
+  if (!image) co_return sarsen::fail(image.error());
   std::uint32_t detached = 0;
-  if (image != nullptr) {
-    for (const AttachmentEntry& left : image->attachments) {
-      if (left.holder != context_.holder) continue;
-      const DetachRequest request{image->id, left.holder, left.epoch, false};
-      const auto done = co_await context_.env.blocking.run(
-          [mon = &context_.mon, request] { return mon->detach_image(request); });
-      if (!done) co_return sarsen::fail(done.error());
-      ++detached;
-    }
+  for (const AttachmentEntry& left : image->attachments) {
+    if (left.holder != context_.holder) continue;
+    const DetachRequest request{image->id, left.holder, left.epoch, false};
+    const auto done = co_await context_.env.blocking.run(
+        [mon = &context_.mon, request] { return mon->detach_image(request); });
+    if (!done) co_return sarsen::fail(done.error());
+    ++detached;
   }
   if (detached == 0) co_return sarsen::fail(make_error(BlockdError::not_mapped, name));
   context_.log.info("detached what an earlier run left", {{"image", name}, {"count", detached}});

@@ -5,7 +5,6 @@
 //            ServerLock, before anything of the predecessor is touched; keeper; images; sockets
 //            last. So an upgrade is a short pause: start the new one, then end the old one.
 // Threads    main waits for signals; one shard serves; gRPC's and the pool's threads may block.
-#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <ctime>
@@ -117,7 +116,7 @@ std::string label_prefix(HolderId holder) {
 
 nbd::ServerLimits nbd_limits(const BlockdOptions& options) {
   nbd::ServerLimits limits;
-  limits.bytes_in_flight_max = std::max(limits.bytes_in_flight_max, options.memory_bytes / 3);
+  limits.bytes_in_flight_max = options.memory_bytes / 2;
   return limits;
 }
 
@@ -165,11 +164,12 @@ Task<void> serve_in_place(ShardContext context, Process* process, MapSource* sub
                 process->log.component("blockd.map"));
   ClientSessions sessions(context.env, map);
   const fuse::LoopHelper helper = loop_helper(process->options);
-  // Sessions allocate from what shares and NBD leave.
-  BufferShares shares(context.env.buffers, process->options.memory_bytes / 3);
+  // The other half is for NBD.
+  BufferShares shares(context.env.buffers, process->options.memory_bytes / 2);
   Images images({context.env, context.reactor, map, *keeper, helper, *process->mon, sessions,
                  shares, process->log.component("blockd.images"), process->holder,
-                 process->options.nbd_socket(), label_prefix(process->holder)});
+                 process->options.nbd_socket(), label_prefix(process->holder),
+                 [&map] { return map.confirmed(); }});
   ShardCalls calls(context.reactor);
   nbd::Server nbd(context.env, images, nbd_limits(process->options));
   const auto outcome = co_await serve(context, process, &nbd, &images, &map, &calls);

@@ -14,48 +14,22 @@ namespace {
 constexpr Duration kOpenMax = seconds(30);
 constexpr Duration kOpenTryMax = seconds(2);
 constexpr Duration kRetry = seconds(1);
-constexpr Duration kDetachRetry = seconds(10);
-// What is in flight when this server ends may end within this time; the rest is left to the next.
-constexpr Duration kStopGrace = milliseconds(300);
-constexpr Duration kStopChangeMax = seconds(5);
 constexpr std::size_t kChangesWaitingMax = 64;
-
-class BlockdErrors final : public ErrorCategory {
- public:
-  std::string_view name() const override { return "blockd"; }
-  std::string_view sentence(int code) const override {
-    switch (static_cast<BlockdError>(code)) {
-      case BlockdError::in_use: return "the device is in use";
-      case BlockdError::not_mapped: return "the image is not mapped on this node";
-      case BlockdError::mapped_otherwise: return "the image is mapped here with other options";
-      case BlockdError::waiting: return "the image is not served yet";
-      case BlockdError::failed: return "the device answers errors only; unmap it";
-    }
-    return "unknown blockd error";
-  }
-  ErrorClass error_class(int code) const override {
-    switch (static_cast<BlockdError>(code)) {
-      case BlockdError::in_use:
-      case BlockdError::waiting: return ErrorClass::unavailable;
-      case BlockdError::failed: return ErrorClass::failed;
-      case BlockdError::not_mapped:
-      case BlockdError::mapped_otherwise: return ErrorClass::invalid;
-    }
-    return ErrorClass::invalid;
-  }
-};
 
 // Trying again cannot help: the image or the attachment is gone.
 bool is_final(const Error& error) {
   return is(error, ClientError::fenced) || is(error, ClientError::not_found);
 }
 
-Task<Result<Units>> acquire(Semaphore* semaphore, CancelToken token) {
-  co_return co_await semaphore->acquire(1, token);
-}
-
 Task<Result<void>> wait_for(Event* event, CancelToken token) {
   co_return co_await event->wait(token);
+}
+
+Task<Result<void>> wait_for_map(MapSource* map, MapEpoch since, CancelToken token) {
+  while (map->current()->epoch < since) {
+    SARSEN_CO_TRY(co_await map->wait_newer(map->current()->epoch, token));
+  }
+  co_return Result<void>();
 }
 
 Env with_buffers(const Env& env, BufferPool& buffers) {
@@ -64,19 +38,6 @@ Env with_buffers(const Env& env, BufferPool& buffers) {
 }
 
 }  // namespace
-
-const ErrorCategory& blockd_errors() {
-  static const BlockdErrors category;
-  return category;
-}
-
-Error make_error(BlockdError code, std::string detail) {
-  return {blockd_errors(), static_cast<int>(code), std::move(detail)};
-}
-
-bool is(const Error& error, BlockdError code) {
-  return &error.category() == &blockd_errors() && error.code() == static_cast<int>(code);
-}
 
 std::string_view name_of(ImagePhase phase) {
   switch (phase) {
@@ -117,17 +78,6 @@ MappedImage::MappedImage(const ImagesContext& context, ImageState state)
 }
 
 MappedImage::~MappedImage() = default;
-
-template <typename Call>
-auto MappedImage::in_keeper(Call call) {
-  return env_.blocking.run(
-      [keeper = &context_.keeper, call = std::move(call)] { return call(*keeper); });
-}
-
-template <typename Call>
-auto MappedImage::in_mon(Call call) {
-  return env_.blocking.run([mon = &context_.mon, call = std::move(call)] { return call(*mon); });
-}
 
 // ------------------------------------------------------------------------------- session
 
@@ -171,6 +121,8 @@ Task<Result<void>> MappedImage::map() {
   }
   settled_.set();
   if (!outcome) co_return outcome;
+  // stop() gave up waiting for this.
+  if (stopping_.cancelled()) co_await leave();
   context_.log.info("mapped", {{"device", device_path()},
                                {"attach_epoch", state_.attach_epoch},
                                {"size_bytes", state_.size_bytes}});
@@ -180,6 +132,11 @@ Task<Result<void>> MappedImage::map() {
 
 Task<Result<void>> MappedImage::open_and_make_frontend() {
   const BootTime give_up = env_.clock.now() + kOpenMax;
+  SARSEN_CO_TRY(
+      co_await with_timeout(env_.clock, env_.executor, kOpenMax,
+                            [map = &context_.map, since = attached_since_](CancelToken token) {
+                              return wait_for_map(map, since, token);
+                            }));
   auto opened = co_await open_session(kOpenTryMax);
   while (!opened && opened.error().retryable() && env_.clock.now() < give_up) {
     SARSEN_CO_TRY(co_await sleep_for(env_.clock, milliseconds(100), stopping_.token()));
@@ -218,6 +175,7 @@ Task<Result<void>> MappedImage::attach() {
   state_.holder = attached->attachment.holder;
   state_.attach_epoch = attached->attachment.epoch;
   state_.size_bytes = attached->image.size_bytes;
+  attached_since_ = attached->epoch;
   co_return Result<void>();
 }
 
@@ -254,7 +212,7 @@ Task<void> MappedImage::serve_again() {
     if (stopping_.cancelled()) co_return;
     if (opened) break;
     detail_ = opened.error().message();
-    if (context_.map.current()->epoch > MapEpoch(0) && is_final(opened.error())) {
+    if (context_.map_confirmed() && is_final(opened.error())) {
       fenced_ = true;
       target_->end(opened.error());
       context_.log.error("fenced while no blockd ran", {{"error", opened.error()}});
@@ -322,6 +280,7 @@ Task<bool> MappedImage::look_at_map() {
   const ImageEntry* image = map->find_image(state_.image);
   const bool attached =
       image != nullptr && image->find_attachment(state_.holder, state_.attach_epoch) != nullptr;
+  if (!attached && !context_.map_confirmed()) co_return true;
   if (!attached || (session_ && session_->fenced())) {
     fenced_ = true;
     detail_ = image == nullptr ? "the image was removed" : "the attachment was revoked";
@@ -345,129 +304,6 @@ Task<Result<void>> MappedImage::follow_size(std::uint64_t size_bytes) {
   announced_bytes_ = size_bytes;
   context_.log.info("resized", {{"size_bytes", size_bytes}});
   co_return Result<void>();
-}
-
-// ------------------------------------------------------------------------ fail and unmap
-
-Task<Result<void>> MappedImage::fail() {
-  if (detaching_) co_return Result<void>();
-  failed_ = true;
-  detail_ = "failed by command";
-  target_->end(make_error(BlockdError::failed, state_.name));
-  auto failed = co_await in_keeper(
-      [name = state_.name](fuse::KeeperLink& keeper) { return keeper.fail(name); });
-  // The keeper ends FUSE connections; of an export it only remembers that it failed.
-  const bool marked = !failed && &failed.error().category() == &keeper::keeper_errors() &&
-                      failed.error().code() == static_cast<int>(keeper::KeeperError::unsupported);
-  if (marked) failed = {};
-  context_.log.warning("failed by command");
-  const auto turn = co_await changes_.acquire(1);
-  if (!turn) co_return sarsen::fail(turn.error());
-  if (held_) SARSEN_CO_TRY(co_await continue_frontend());
-  co_await close_session();
-  co_return failed;
-}
-
-Task<Result<void>> MappedImage::unmap(bool force) {
-  if (force && !failed_ && !detaching_) SARSEN_CO_TRY(co_await fail());
-  const auto turn = co_await changes_.acquire(1);
-  if (!turn) co_return sarsen::fail(turn.error());
-  if (!detaching_) {
-    SARSEN_CO_TRY(co_await end_frontend(force));
-    detaching_ = true;
-    target_->end(make_error(BlockdError::not_mapped, state_.name));
-    co_await close_session();
-    // So that the next blockd tells the mon, should this one not live to do it.
-    (void)co_await in_keeper(
-        [name = state_.name, bytes = encode(state_)](fuse::KeeperLink& keeper) {
-          return keeper.put(name, kKindDetach, 0, bytes, {});
-        });
-  }
-  if (auto detached = co_await tell_detached(); !detached) {
-    detail_ = detached.error().message();
-    if (!std::exchange(detach_scheduled_, true)) background_.spawn(detach_later());
-    co_return detached;
-  }
-  stopping_.cancel(RuntimeError::stopped);
-  co_await background_.join();
-  context_.log.info("unmapped");
-  co_return Result<void>();
-}
-
-Task<Result<void>> MappedImage::end_frontend(bool force) {
-  if (held_) {
-    co_return sarsen::fail(make_error(BlockdError::waiting, state_.name + ": " + detail_));
-  }
-  if (device_) {
-    if (auto ended = co_await device_->unmap(); !ended) {
-      // What the helper says when somebody has it open (loop_device.h).
-      const bool open = ended.error().message().find("is still open") != std::string::npos;
-      if (!open) co_return ended;
-      co_return sarsen::fail(make_error(
-          BlockdError::in_use, device_path() + " of " + state_.name +
-                                   " is open or mounted: unmount it first" +
-                                   (failed_ ? "" : ", or force it to end with I/O errors")));
-    }
-    device_.reset();
-    co_return Result<void>();
-  }
-  const auto connections = static_cast<std::uint32_t>(target_.use_count() - 1);
-  if (connections > 0 && !force) {
-    co_return sarsen::fail(
-        make_error(BlockdError::in_use,
-                   std::to_string(connections) + " NBD clients are connected to " + state_.name));
-  }
-  co_return Result<void>();
-}
-
-// Returns when this node can write nowhere any more.
-Task<Result<void>> MappedImage::tell_detached() {
-  const DetachRequest request{state_.image, state_.holder, state_.attach_epoch, false};
-  const auto detached =
-      co_await in_mon([request](MonApi& mon) { return mon.detach_image(request); });
-  // An image that is gone has no attachments.
-  if (detached || is(detached.error(), MonError::not_found)) {
-    co_return co_await in_keeper(
-        [name = state_.name](fuse::KeeperLink& keeper) { return keeper.drop(name); });
-  }
-  co_return sarsen::fail(detached.error());
-}
-
-Task<void> MappedImage::detach_later() {
-  while (co_await sleep_for(env_.clock, kDetachRetry, stopping_.token())) {
-    const auto turn = co_await changes_.acquire(1, stopping_.token());
-    if (!turn) co_return;
-    const auto detached = co_await tell_detached();
-    if (detached) break;
-    detail_ = detached.error().message();
-  }
-  gone_ = !stopping_.cancelled();
-}
-
-// ---------------------------------------------------------------------------------- stop
-
-Task<void> MappedImage::leave_after_grace(CancelToken done) {
-  (void)co_await sleep_for(env_.clock, kStopGrace, done);
-  target_->leave();
-  co_await close_session();
-}
-
-Task<void> MappedImage::stop() {
-  stopping_.cancel(RuntimeError::stopped);
-  // A change in progress comes to its end, which needs the device served; but not for long.
-  const auto turn = co_await with_timeout(
-      env_.clock, env_.executor, kStopChangeMax,
-      [changes = &changes_](CancelToken token) { return acquire(changes, token); });
-  CancelSource done(env_.executor);
-  Scope leaving(env_.executor);
-  leaving.spawn(leave_after_grace(done.token()));
-  if (device_) co_await device_->stop();
-  // Connections of NBD clients have until the grace is over.
-  if (device_ || target_.use_count() == 1) done.cancel();
-  co_await leaving.join();
-  co_await background_.join();
-  // A session that was being opened meanwhile.
-  co_await close_session();
 }
 
 // -------------------------------------------------------------------------------- report

@@ -14,11 +14,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "dataplane/base/log.h"
+#include "dataplane/blockd/blockd_error.h"
 #include "dataplane/blockd/buffer_share.h"
 #include "dataplane/blockd/fuse/fuse_device.h"
 #include "dataplane/blockd/image_state.h"
@@ -33,17 +36,6 @@
 
 namespace sarsen::blockd {
 
-enum class BlockdError {
-  in_use = 1,        // a file system is mounted, or a client is connected
-  not_mapped,        // no such image here
-  mapped_otherwise,  // mapped already, with other options
-  waiting,           // not served yet: the cluster does not answer
-  failed,            // it was made to answer errors; only unmapping is left
-};
-const ErrorCategory& blockd_errors();
-Error make_error(BlockdError code, std::string detail);
-bool is(const Error& error, BlockdError code);
-
 struct ImagesContext {
   Env& env;
   Reactor& reactor;
@@ -57,6 +49,8 @@ struct ImagesContext {
   HolderId holder{};
   std::string nbd_socket;    // for URIs
   std::string label_prefix;  // of this node's loop devices
+  // Whether the map is the mon's own word: only that may say that an attachment is gone.
+  std::function<bool()> map_confirmed = [] { return true; };
 };
 
 enum class ImagePhase : std::uint8_t {
@@ -122,14 +116,20 @@ class MappedImage {
   Task<Result<void>> follow_size(std::uint64_t size_bytes);
   Task<Result<void>> end_frontend(bool force);
   Task<void> detach_later();
+  Task<void> leave();
   Task<void> leave_after_grace(CancelToken done);
   Task<Result<void>> attach();
   Task<Result<void>> tell_detached();
   // Every call of keeper and mon blocks.
   template <typename Call>
-  auto in_keeper(Call call);
+  auto in_keeper(Call call) {
+    return env_.blocking.run(
+        [keeper = &context_.keeper, call = std::move(call)] { return call(*keeper); });
+  }
   template <typename Call>
-  auto in_mon(Call call);
+  auto in_mon(Call call) {
+    return env_.blocking.run([mon = &context_.mon, call = std::move(call)] { return call(*mon); });
+  }
 
   ImagesContext context_;
   ImageState state_;
@@ -140,6 +140,7 @@ class MappedImage {
   std::unique_ptr<fuse::Device> device_;
   std::optional<keeper::Held> held_;   // of the predecessor, until it is served again
   std::uint64_t announced_bytes_ = 0;  // the size that the frontend knows
+  MapEpoch attached_since_{};          // the first map that has the attachment
   MapEpoch seen_{};
   bool fenced_ = false;
   bool failed_ = false;

@@ -38,7 +38,7 @@ stop_node() {
   [ ! -s "$folder/node/node-id" ] ||
     timeout 20 "$build/dataplane/blockd/fuse/sarsen-loop" sweep "sarsen:$(cat "$folder/node/node-id"):" >/dev/null
   if [ -n "$fuse_pid" ]; then
-    fusermount3 -u "$folder/disk" 2>/dev/null || umount "$folder/disk" 2>/dev/null
+    await 10 umount "$folder/disk" 2>/dev/null || umount -l "$folder/disk"
     timeout 10 tail --pid="$fuse_pid" -f /dev/null || kill -KILL "$fuse_pid"
     wait "$fuse_pid" 2>/dev/null
     fuse_pid=''

@@ -74,7 +74,8 @@ class FakeMon final : public MonApi {
     image.last_attach_epoch = image.last_attach_epoch.next();
     image.attachments = {{request.holder, image.last_attach_epoch, request.mode}};
     map_.epoch = map_.epoch.next();
-    return Attached{image, image.attachments[0], map_.epoch};
+    // Nobody waits for a map: tests set it when they want it seen.
+    return Attached{image, image.attachments[0], MapEpoch(0)};
   }
   Result<MapEpoch> detach_image(DetachRequest request) override {
     const std::lock_guard lock(mutex_);
@@ -173,9 +174,22 @@ struct Node {
   BufferShares& shares;
   fuse::LoopHelper helper{"/bin/true"};  // it has nothing to sweep
 
+  bool map_confirmed = true;
+
   ImagesContext images_context() {
-    return {context.env, context.reactor, map,      keeper,    helper,          mon,
-            sessions,    shares,          Logger(), kThisNode, "/run/nbd.sock", "test:"};
+    return {context.env,
+            context.reactor,
+            map,
+            keeper,
+            helper,
+            mon,
+            sessions,
+            shares,
+            Logger(),
+            kThisNode,
+            "/run/nbd.sock",
+            "test:",
+            [this] { return map_confirmed; }};
   }
 };
 

@@ -164,6 +164,25 @@ TEST_F(BlockdTest, answers_errors_at_once_after_the_attachment_was_revoked) {
   run(is_fenced);
 }
 
+// The map that a predecessor kept may be older than the attachment: it must not end a device.
+Task<void> believes_the_mon_alone(Node* node) {
+  node->map_confirmed = false;
+  node->sessions.refuse = make_error(ClientError::fenced, "a");
+  Images images(node->images_context());
+  EXPECT_TRUE(co_await images.recover());
+  node->map.set(ClusterMap{.epoch = MapEpoch(1)});
+  EXPECT_TRUE(co_await eventually(node, [&] { return node->sessions.opened.size() >= 2; }));
+  EXPECT_EQ(images.report().at(0).phase, ImagePhase::starting);
+  node->map_confirmed = true;
+  EXPECT_TRUE(
+      co_await eventually(node, [&] { return images.report().at(0).phase == ImagePhase::fenced; }));
+  co_await images.stop();
+}
+TEST_F(BlockdTest, is_fenced_by_the_mon_and_not_by_an_old_map) {
+  run(maps_and_leaves);
+  run(believes_the_mon_alone);
+}
+
 // I-BLOCKD-3: an image whose cluster hangs is nobody else's matter, and does not keep blockd from
 // being replaced.
 Task<void> one_hangs(Node* node) {
