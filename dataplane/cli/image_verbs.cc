@@ -1,5 +1,8 @@
+#include <map>
 #include <memory>
+#include <string>
 
+#include "dataplane/cli/bench_command.h"
 #include "dataplane/cli/image_commands.h"
 #include "dataplane/cli/verbs.h"
 
@@ -82,6 +85,51 @@ void add_detach(CommandLine& line) {
       ->type_name("POOL/IMAGE");
 }
 
+void add_bench(CommandLine& line) {
+  static const std::map<std::string, BenchType> kTypes{{"read", BenchType::read},
+                                                       {"write", BenchType::write},
+                                                       {"randread", BenchType::randread},
+                                                       {"randwrite", BenchType::randwrite}};
+  const auto options = std::make_shared<BenchOptions>();
+  CLI::App* verb = image_noun(line).add_subcommand(
+      "bench",
+      "Reads or writes an image as fast as it goes and says how fast that was. The image must not "
+      "be attached to a node. Writing destroys what it holds, and is refused without --confirm "
+      "when it holds anything.");
+  verb->add_option("IMAGE", options->image, "POOL/IMAGE, or IMAGE of pool rbd")
+      ->required()
+      ->type_name("[POOL/]IMAGE");
+  const auto size = CLI::AsSizeValue(false);
+  verb->add_option("--io-type", options->type, "read, write, randread or randwrite")
+      ->required()
+      ->transform(CLI::CheckedTransformer(kTypes, CLI::ignore_case).description(""))
+      ->type_name("TYPE");
+  verb->add_option("--io-size", options->io_bytes, "Of one operation (default 4K; 512 to 4M)")
+      ->transform(size)
+      ->check(CLI::Range(std::uint64_t{512}, std::uint64_t{kObjectBytes}).description(""))
+      ->type_name("BYTES");
+  verb->add_option("--io-threads", options->io_threads, "Operations at a time (default 16)")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  verb->add_option("--io-total", options->total_bytes, "Ends after so many bytes")
+      ->transform(size)
+      ->type_name("BYTES");
+  verb->add_option("--seconds", options->seconds,
+                   "Ends after this time (default 10, without --io-total)")
+      ->check(CLI::Range(0, 86400))
+      ->type_name("N");
+  verb->add_option("--confirm", options->confirm,
+                   "To write into an image that holds data: its name once more, with its pool")
+      ->type_name("POOL/IMAGE");
+  add_mon(*verb, options->mon);
+  add_output(*verb, options->format);
+  verb->footer(
+      footer("  sarsen image bench disk1 --io-type randwrite --seconds 10\n"
+             "  sarsen image bench disk1 --io-type read --io-size 1M --io-threads 8 --io-total 1G\n"
+             "  sarsen image bench rbd/disk1 --io-type write --confirm rbd/disk1 -o json\n"));
+  verb->callback([&line, options] { line.verb = [options] { return run_image_bench(*options); }; });
+}
+
 void add_list(CommandLine& line) {
   const auto options = std::make_shared<ImageListOptions>();
   CLI::App* verb = image_noun(line).add_subcommand("ls", "The images of a pool, or of all");
@@ -107,6 +155,9 @@ void add_image_verbs(CommandLine& line) {
   add_resize(line);
   add_remove(line);
   add_detach(line);
+}
+
+  add_bench(line);
 }
 
 }  // namespace sarsen

@@ -158,11 +158,13 @@ Task<Result<void>> Osd::report(bool stopping) {
   co_return Result<void>();
 }
 
-// At intervals, and as soon as a newer map is acted on: a detach waits for that.
+// At intervals, and as soon as a newer map is acted on or something was given back: a detach, or a
+// person, waits for that.
 Task<void> Osd::report_until_stopped() {
   while (!ending_.cancelled()) {
     note_health();
     const MapEpoch told = service_->settled_epoch();
+    const std::size_t purges = service_->purges_done().size();
     const auto reported = co_await report(false);
     if (!reported && is(reported.error(), MonError::gone)) {
       log_.error("a later start of this OSD is known: ends", {{"error", reported.error()}});
@@ -175,8 +177,8 @@ Task<void> Osd::report_until_stopped() {
     }
     if (reported && !mon_answers_) log_.info("the mon answers again");
     mon_answers_ = reported.has_value();
-    const auto newer = [this, told](CancelToken token) {
-      return service_->wait_settled(told, token);
+    const auto newer = [this, told, purges](CancelToken token) {
+      return service_->wait_news(told, purges, token);
     };
     const auto hurried = co_await with_timeout(env_.clock, env_.executor, limits_.report_interval,
                                                newer, ending_.token());

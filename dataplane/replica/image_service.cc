@@ -35,7 +35,7 @@ ImageService::ImageService(Env& env, MapSource& map, Store& store, OsdRun run,
       run_(run),
       limits_(limits),
       locks_(env.executor),
-      settled_(env.executor),
+      news_(env.executor),
       stopping_(env.executor),
       operations_(env.executor),
       purger_(env, map, store, *this, run, limits.purge),
@@ -60,7 +60,7 @@ Task<void> ImageService::follow_map() {
     const MapEpoch seen = map_.current()->epoch;
     forget_what_is_gone();
     purger_.look();
-    settled_.notify_all();
+    news_.notify_all();
     if (!co_await map_.wait_newer(seen, stopping_.token())) co_return;
   }
 }
@@ -87,15 +87,17 @@ MapEpoch ImageService::settled_epoch() {
   return settled;
 }
 
-Task<Result<void>> ImageService::wait_settled(MapEpoch seen, CancelToken token) {
-  co_return co_await settled_.wait_until([this, seen] { return settled_epoch() > seen; }, token);
+Task<Result<void>> ImageService::wait_news(MapEpoch settled, std::size_t purges,
+                                           CancelToken token) {
+  const auto came = [&] { return settled_epoch() > settled || purger_.done().size() != purges; };
+  co_return co_await news_.wait_until(came, token);
 }
 
 void ImageService::change_ended(MapEpoch epoch) {
   const auto found = acting_.find(epoch);
   if (--found->second != 0) return;
   acting_.erase(found);
-  if (epoch < map_.current()->epoch) settled_.notify_all();
+  if (epoch < map_.current()->epoch) news_.notify_all();
 }
 
 PgEpoch ImageService::epoch_of(const wire::PgAddress& pg) const {

@@ -58,8 +58,9 @@ class ImageService final : public wire::RpcService, private PurgeTarget {
   // Everything that was let in under an older map than this one has ended: what that map does not
   // allow any more has no effect from here on.
   MapEpoch settled_epoch();
-  // Waits until settled_epoch() is newer than `seen`. Error: the token's reason.
-  Task<Result<void>> wait_settled(MapEpoch seen, CancelToken token);
+  // Waits until settled_epoch() is newer than `settled`, or purges_done() are not `purges` many.
+  // Error: the token's reason.
+  Task<Result<void>> wait_news(MapEpoch settled, std::size_t purges, CancelToken token);
   // What was given back, until the map shows that it is known.
   std::vector<PurgeDone> purges_done() const { return purger_.done(); }
 
@@ -137,6 +138,7 @@ class ImageService final : public wire::RpcService, private PurgeTarget {
   // PurgeTarget.
   Task<Result<void>> purge_object(PurgeTask task, ObjectKey key,
                                   std::uint32_t first_block) override;
+  void purge_ended() override { news_.notify_all(); }
 
   Task<void> follow_map();
   void forget_what_is_gone();
@@ -152,7 +154,7 @@ class ImageService final : public wire::RpcService, private PurgeTarget {
   // Changes at the store, by the epoch of the map that admitted them.
   std::map<MapEpoch, std::uint32_t> acting_;
   MapEpoch settled_told_;  // the highest that settled_epoch() has given
-  Condition settled_;
+  Condition news_;         // for wait_news()
   CancelSource stopping_;
   Gate operations_;
   Purger purger_;

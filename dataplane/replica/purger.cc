@@ -63,6 +63,7 @@ Task<void> Purger::work(CancelToken token) {
     // What fails is tried again in the next run.
     if (!co_await purge(task, token)) continue;
     done_.insert({task.image, task.generation, task.pg.pool, task.pg.number});
+    target_.purge_ended();
   }
 }
 

@@ -43,6 +43,8 @@ class PurgeTarget {
   // Error: stale_epoch when the task is not what the map says any more.
   virtual Task<Result<void>> purge_object(PurgeTask task, ObjectKey key,
                                           std::uint32_t first_block) = 0;
+  // done() has grown.
+  virtual void purge_ended() = 0;
 
  protected:
   ~PurgeTarget() = default;
