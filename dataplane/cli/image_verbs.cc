@@ -155,8 +155,6 @@ void add_image_verbs(CommandLine& line) {
   add_resize(line);
   add_remove(line);
   add_detach(line);
-}
-
   add_bench(line);
 }
 
