@@ -66,7 +66,8 @@ std::vector<Item> items_for(const CampaignOptions& options) {
   }
   using enum Letter;
   for (const auto& sequence : {with(Base::aged, {burst, checkpoint, remove}),
-                               with(Base::aged, {large, idle, restart, zero, checkpoint})}) {
+                               with(Base::aged, {large, idle, restart, zero, checkpoint}),
+                               with(Base::aged, {resize, wrap, format})}) {
     items.push_back({sequence, true});
   }
   for (std::size_t i = 0; i < kLetters * kLetters && options.length >= 2; ++i) {

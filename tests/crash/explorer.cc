@@ -124,8 +124,10 @@ std::string Explorer::use(const sim::SparseImage& image) const {
   const auto step = [&](const char* doing, const Result<void>& done) -> std::string {
     return done ? "" : std::string(doing) + " after recovery: " + done.error().message();
   };
-  std::string wrong = step("write", world.write(kProbeBlock, 1, kProbeValue));
-  expected[kProbeBlock] = kProbeValue;
+  const auto written = world.write(kProbeBlock, 1, kProbeValue);
+  const bool full = !written && is(written.error(), StoreError::no_space);
+  std::string wrong = full ? "" : step("write", written);
+  if (!full) expected[kProbeBlock] = kProbeValue;
   if (wrong.empty()) wrong = step("checkpoint", world.checkpoint());
   if (wrong.empty()) wrong = step("audit", world.audit());
   if (wrong.empty()) {
@@ -221,23 +223,33 @@ void Explorer::check_second(sim::DiskLog& log, const std::string& replay,
 
 void Explorer::fail_each_io(const Sequence& sequence, std::uint64_t stride) {
   const std::uint64_t io_count = record(sequence).io_count;
-  for (std::uint64_t nth = 1; nth <= io_count; nth += stride) {
-    fail_io(sequence, nth);
-    if (counts_.violations >= kViolationsMax) return;
+  for (const Failure failure :
+       {Failure::all_later, Failure::write, Failure::flush, Failure::memory}) {
+    // Flushes and allocations are fewer, and each is another case.
+    const std::uint64_t step = failure == Failure::flush ? 1 : stride;
+    for (std::uint64_t nth = 1; nth <= io_count; nth += step) {
+      if (!fail_io(sequence, nth, failure)) break;
+      if (counts_.violations >= kViolationsMax) return;
+    }
   }
 }
 
 // Every error is a value, and after the next start the contract holds.
-void Explorer::fail_io(const Sequence& sequence, std::uint64_t nth) {
-  const std::string replay = to_text(sequence) + "!" + std::to_string(nth);
+bool Explorer::fail_io(const Sequence& sequence, std::uint64_t nth, Failure failure) {
+  const std::string kind =
+      failure == Failure::all_later ? "" : std::string(1, static_cast<char>(failure));
+  const std::string replay = to_text(sequence) + "!" + kind + std::to_string(nth);
   announce_(replay);
-  ++counts_.failed_io;
-  ++counts_.states;
   const BaseImage& base = base_of(sequence.base);
   History history(base.contents);
   sim::DiskLog marks(base.image, /*volatile_cache=*/true);
   World world(options_.seed ^ kRecordingSeed, options_.planted, base.image);
-  world.disk().fail_after(nth);
+  switch (failure) {
+    case Failure::all_later: world.disk().fail_after(nth); break;
+    case Failure::write: world.disk().fail_one_write(nth - 1); break;
+    case Failure::flush: world.disk().fail_one_flush(nth - 1); break;
+    case Failure::memory: world.fail_one_allocation(nth - 1); break;
+  }
   Result<void> alive;
   if (sequence.base == Base::blank) history.format_begun(0);
   if (sequence.base != Base::blank) alive = world.open();
@@ -247,19 +259,18 @@ void Explorer::fail_io(const Sequence& sequence, std::uint64_t nth) {
     alive = world.perform(letter, value, &marks, history);
     value += kValuesPerLetter;
   }
+  if (world.failure_is_to_come()) return false;
+  ++counts_.failed_io;
+  ++counts_.states;
   world.cut(nth % 2 == 0 ? sim::CrashKind::power_loss : sim::CrashKind::process_kill);
   const sim::SparseImage image = nth % 2 == 0 ? world.disk().stable() : world.disk().current();
   const Opened& seen = opened(image);
   const bool must_open = history.must_open(marks.points());
-  if (!seen.violation.empty()) {
-    if (must_open) violation(replay, seen.violation);
-    return;
-  }
-  if (const auto wrong = history.judge(seen.contents, marks.points())) {
-    return violation(replay, *wrong);
-  }
-  if (!must_open) return;
-  if (const std::string wrong = use(image); !wrong.empty()) violation(replay, wrong);
+  std::string wrong = must_open ? seen.violation : "";
+  if (seen.violation.empty()) wrong = history.judge(seen.contents, marks.points()).value_or("");
+  if (wrong.empty() && must_open) wrong = use(image);
+  if (!wrong.empty()) violation(replay, wrong);
+  return true;
 }
 
 // --------------------------------------------------------------------------------------- replay
@@ -274,8 +285,9 @@ bool Explorer::replay(std::string_view text) {
   }
   const std::string_view rest = text.substr(end + 1);
   if (text[end] == '!') {
-    fail_io(*sequence, std::stoull(std::string(rest)));
-    return true;
+    const bool named = !rest.empty() && std::string_view("wfm").find(rest[0]) != rest.npos;
+    const auto failure = named ? static_cast<Failure>(rest[0]) : Failure::all_later;
+    return fail_io(*sequence, std::stoull(std::string(rest.substr(named ? 1 : 0))), failure);
   }
   const auto first = state_of(rest.substr(0, rest.find('/')));
   if (!first) return false;

@@ -54,14 +54,17 @@ class Explorer {
 
   // All points from the last letter on: those before belong to a shorter sequence.
   void explore(const Sequence& sequence);
-  // The n-th and all later I/O of the sequence fails, for n = 1, 1 + stride, ...
+  // For n = 1, 1 + stride, ... each kind of failure at the n-th occasion.
   void fail_each_io(const Sequence& sequence, std::uint64_t stride);
-  // "SEQUENCE/STATE[/STATE]" or "SEQUENCE!N". False when the text is none of them.
+  // "SEQUENCE/STATE[/STATE]" or "SEQUENCE!N", "!wN", "!fN", "!mN". False when the text is none.
   bool replay(std::string_view text);
 
   const ExplorerCounts& counts() const { return counts_; }
 
  private:
+  // What fails: the n-th and all later I/O; or one write, one flush, one allocation alone. The
+  // letter stands before n in the argument of --replay.
+  enum class Failure : char { all_later = 'a', write = 'w', flush = 'f', memory = 'm' };
   struct Recording {
     sim::DiskLog log;
     History history;
@@ -88,7 +91,8 @@ class Explorer {
                    const Contents& contents);
   void check_second(sim::DiskLog& log, const std::string& replay, const sim::CrashState& state,
                     const Contents& contents);
-  void fail_io(const Sequence& sequence, std::uint64_t nth);
+  // False when the n-th occasion never came.
+  bool fail_io(const Sequence& sequence, std::uint64_t nth, Failure failure);
   const Opened& opened(const sim::SparseImage& image);
   Opened open_and_look(const sim::SparseImage& image, sim::DiskLog* log) const;
   std::string use(const sim::SparseImage& image) const;

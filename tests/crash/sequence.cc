@@ -8,8 +8,8 @@ namespace sarsen::crash {
 namespace {
 
 constexpr std::array<std::string_view, kLetters> kLetterNames = {
-    "small", "cross", "large",      "zero",    "remove", "other",
-    "burst", "wrap",  "checkpoint", "restart", "idle",   "format"};
+    "small", "cross",      "large",   "zero", "remove", "other",  "burst",
+    "wrap",  "checkpoint", "restart", "idle", "format", "resize", "full"};
 constexpr std::array<std::string_view, 3> kBaseNames = {"blank", "fresh", "aged"};
 
 template <typename Names>

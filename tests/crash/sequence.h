@@ -27,8 +27,10 @@ enum class Letter : std::uint8_t {
   restart,     // clean stop, then open
   idle,        // nothing for two seconds: seal, idle destage
   format,      // over the store that is there
+  resize,      // an image shrinks (zeros to the end, the other object goes) and grows again
+  full,        // until the device refuses, and more
 };
-inline constexpr std::size_t kLetters = 12;
+inline constexpr std::size_t kLetters = 14;
 
 enum class Base : std::uint8_t {
   blank,  // zeros; only for sequences that begin with format
@@ -69,6 +71,8 @@ class History {
   std::size_t begun(std::uint32_t first, std::uint32_t count, BlockValue value,
                     std::uint64_t point);
   void acknowledged(std::size_t change, std::uint64_t point);
+  // It was refused, and had no effect.
+  void refused(std::size_t change) { changes_[change].count = 0; }
   // Nothing of the store needs to be readable between these.
   void format_begun(std::uint64_t point);
   void format_ended(std::uint64_t point) { formats_.back().ended = point; }

@@ -74,8 +74,34 @@ std::vector<Step> steps_of(Letter letter) {
     case Letter::other: return {{write, kTrackedPerObject + 3, 1}};
     case Letter::burst:
       return {{write, 15, 1}, {write, 8, 16}, {write, 16, 2}, {zero, 17, 2}, {write, 17, 1}};
+    case Letter::resize:
+      return {{zero, 12, kTrackedPerObject - 12},
+              {remove, kTrackedPerObject, kTrackedPerObject},
+              {write, 20, 2},
+              {write, kTrackedPerObject + 1, 1}};
     default: return {};
   }
+}
+
+// Of nobody's interest, beyond the tracked blocks: what fills a device.
+ObjectKey filler_object() {
+  return {.pool = PoolId(1), .family = kImage, .branch = 1, .object_number = kObjects + 1};
+}
+
+Task<Result<void>> fill_task(Store* store, std::uint32_t first, std::uint32_t count) {
+  const model::PlacedBytes memory(std::size_t{count} * kBlockBytes, /*aligned=*/true);
+  const std::vector<std::uint32_t> checksums(count, crc32c(memory.span().first(kBlockBytes)));
+  co_return co_await store->write({.object = filler_object(),
+                                   .first_block = first,
+                                   .data = memory.span(),
+                                   .checksums = checksums,
+                                   .stamp = {}});
+}
+
+// Said before anything was done.
+bool is_refusal(const Result<void>& done) {
+  return !done &&
+         (is(done.error(), StoreError::no_space) || is(done.error(), RuntimeError::out_of_memory));
 }
 
 }  // namespace
@@ -187,7 +213,9 @@ struct World::Recorder {
         self.history->begun(step.first, step.count, becomes, self.point("begins"));
     auto done = co_await change_task(store, step, value);
     if (done) self.history->acknowledged(change, self.point("acknowledged"));
-    co_return done;
+    if (!is_refusal(done)) co_return done;
+    self.history->refused(change);
+    co_return Result<void>{};
   }
   // All at once, in their order.
   static Task<Result<void>> record_all(Recorder self, Executor* executor, Store* store,
@@ -218,6 +246,20 @@ Result<void> World::perform(Letter letter, std::uint64_t first_value, sim::DiskL
     case Letter::restart: stop(); return open();
     case Letter::idle: pass_time(seconds(2)); return {};
     case Letter::format: return perform_format(recorder);
+    case Letter::full: {
+      // Pieces of two sizes: extents at once, and records that must find homes.
+      constexpr std::uint32_t kPiece = 16;
+      Result<void> filled;
+      for (std::uint32_t first = 0; filled && first + kPiece <= kBlocksPerObject; first += kPiece) {
+        filled = run(fill_task(store_.get(), first, kPiece));
+        if (filled) filled = run(fill_task(store_.get(), first + kPiece / 2, 1));
+      }
+      if (filled) return fail(make_error(StoreError::bad_request, "the device does not fill up"));
+      if (!is_refusal(filled)) return filled;
+      const std::vector<Step> steps = {{ChangeKind::write, 15, 3}, {ChangeKind::zero, 14, 2}};
+      return run(
+          Recorder::record_all(recorder, &node_.env().executor, store_.get(), steps, first_value));
+    }
     case Letter::wrap: {
       // Each group is a header and its payload: this is more than the journal holds.
       constexpr std::uint32_t kRounds = 30;

@@ -51,6 +51,11 @@ class World {
 
   void pass_time(Duration duration) { simulator_.run_for(duration); }
   sim::SimDisk& disk() { return disk_; }
+  void fail_one_allocation(std::uint64_t count) { simulator_.fail_one_allocation(count); }
+  // A failure of one occasion that has not come yet.
+  bool failure_is_to_come() const {
+    return disk_.failure_is_to_come() || simulator_.allocation_failure_is_to_come();
+  }
 
  private:
   template <typename T>

@@ -19,6 +19,9 @@ SimBuffers::~SimBuffers() {
 
 Result<Buffer> SimBuffers::allocate(std::size_t bytes) {
   const std::size_t size = round_up(bytes, kBlockBytes);
+  if (simulator_.allocation_fails()) {
+    return fail(make_error(RuntimeError::out_of_memory, "by script"));
+  }
   if (simulator_.roll(FaultKind::p16_no_memory, rng_)) {
     simulator_.count(FaultKind::p16_no_memory);
     return fail(make_error(RuntimeError::out_of_memory, "by the simulator's choice"));

@@ -75,6 +75,12 @@ class SimDisk final : public EventSink {
   // Every later I/O of this incarnation fails, from the `count`th from now on; for n-th failure
   // loops.
   void fail_after(std::uint64_t count) { io_left_ = count; }
+  // The `count`th write, or flush, from now on fails, and that one only. A failed write lands in
+  // part, a failed flush forgets part of what it covered.
+  void fail_one_write(std::uint64_t count) { write_to_fail_ = count; }
+  void fail_one_flush(std::uint64_t count) { flush_to_fail_ = count; }
+  // Whether such a failure is still to come.
+  bool failure_is_to_come() const { return write_to_fail_ || flush_to_fail_; }
   // The device vanishes at the `count`th I/O from now on, and is back when the process starts
   // again.
   void vanish_after(std::uint64_t count) { vanish_at_ = io_count_ + count; }
@@ -127,6 +133,7 @@ class SimDisk final : public EventSink {
   Outcome perform_write(std::uint64_t offset, std::span<const std::byte> from, bool durable);
   Outcome perform_flush(std::uint64_t limit);
   void perform_discard(std::uint64_t offset, std::uint64_t size);
+  static bool is_due(std::optional<std::uint64_t>& countdown);
   Outcome device_state();
   void vanish();
   void return_device();
@@ -168,6 +175,8 @@ class SimDisk final : public EventSink {
   std::uint64_t power_losses_ = 0;
   std::uint64_t stray_blocking_io_ = 0;
   std::optional<std::uint64_t> io_left_;
+  std::optional<std::uint64_t> write_to_fail_;  // 0: the next
+  std::optional<std::uint64_t> flush_to_fail_;
   std::optional<std::uint64_t> vanish_at_;  // counted like io_count_
 
   // What is broken at the moment.

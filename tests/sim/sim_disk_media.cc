@@ -29,6 +29,13 @@ SimDisk::Outcome SimDisk::perform(DiskOperationKind kind, std::uint64_t offset,
   return {};
 }
 
+bool SimDisk::is_due(std::optional<std::uint64_t>& countdown) {
+  if (!countdown) return false;
+  if ((*countdown)-- != 0) return false;
+  countdown.reset();
+  return true;
+}
+
 SimDisk::Outcome SimDisk::device_state() {
   if (vanish_at_ && io_count_ > *vanish_at_) {
     vanish_at_.reset();
@@ -68,6 +75,10 @@ SimDisk::Outcome SimDisk::perform_read(std::uint64_t offset, std::span<std::byte
 SimDisk::Outcome SimDisk::perform_write(std::uint64_t offset, std::span<const std::byte> from,
                                         bool durable) {
   if (write_failed_) return error(RuntimeError::io_error, "write (after a failed one) of", offset);
+  if (is_due(write_to_fail_)) {
+    land_some_sectors(offset, from, durable);
+    return error(RuntimeError::io_error, "scripted failure of a write of", offset);
+  }
   if (simulator_.roll(FaultKind::d8_write_error, rng_)) {
     simulator_.count(FaultKind::d8_write_error);
     write_failed_ = true;
@@ -106,7 +117,7 @@ SimDisk::Outcome SimDisk::perform_write(std::uint64_t offset, std::span<const st
 
 SimDisk::Outcome SimDisk::perform_flush(std::uint64_t limit) {
   if (write_failed_) return error(RuntimeError::io_error, "flush (after a failed write) of", 0);
-  const bool fails = simulator_.roll(FaultKind::d9_flush_error, rng_);
+  const bool fails = is_due(flush_to_fail_) || simulator_.roll(FaultKind::d9_flush_error, rng_);
   if (!fails && simulator_.roll(FaultKind::d16_flush_lies, rng_) &&
       may_spoil(FaultKind::d16_flush_lies, 0, info_.size_bytes)) {
     spoil(FaultKind::d16_flush_lies, 0, info_.size_bytes, /*transient=*/true);

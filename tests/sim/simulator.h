@@ -141,6 +141,15 @@ class Simulator {
     const double rate = swarm_.rate(kind);
     return faults_on_ && rate > 0 && rng.chance(rate);
   }
+  // The `count`th buffer from now on is refused, and that one only; for n-th failure loops.
+  void fail_one_allocation(std::uint64_t count) { allocation_to_fail_ = count; }
+  bool allocation_failure_is_to_come() const { return allocation_to_fail_.has_value(); }
+  // For SimBuffers, at each allocation.
+  bool allocation_fails() {
+    if (!allocation_to_fail_ || (*allocation_to_fail_)-- != 0) return false;
+    allocation_to_fail_.reset();
+    return true;
+  }
   void count(FaultKind kind) { ++fault_counts_[index_of(kind)]; }
   const FaultCounts& fault_counts() const { return fault_counts_; }
 
@@ -204,6 +213,7 @@ class Simulator {
   std::map<std::string, double, std::less<>> fault_points_;
   std::map<std::string, std::uint64_t, std::less<>> probes_;
   std::uint64_t planted_uses_ = 0;
+  std::optional<std::uint64_t> allocation_to_fail_;
   std::optional<Failure> failure_;
   std::vector<SimNode*> doomed_;
   std::unique_ptr<HarnessCalls> calls_;
