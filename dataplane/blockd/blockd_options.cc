@@ -20,7 +20,7 @@ constexpr const char* kExamples =
     "Examples:\n"
     "  sarsen-keeper --socket /run/sarsen/keeper.sock &\n"
     "  sarsen-blockd --mon unix:/run/sarsen/mon.sock\n"
-    "  sarsen-blockd --mon tcp:10.0.0.1:6789 --cpu 3 --spin-us 50 --scheduling rr\n"
+    "  sarsen-blockd --mon tcp:10.0.0.1:7400 --cpu 3 --spin-us 50 --scheduling rr\n"
     "Then:\n"
     "  sarsen image map rbd/a            prints /dev/loop0\n"
     "  sarsen image mapped\n"

@@ -232,6 +232,14 @@ Task<void> MappedImage::serve_again() {
       co_return;
     }
   }
+  if (device_ && device_->ended() && !device_->ended()->has_value()) {
+    // Without FUSE_NOTIFY_RESEND what was in flight would wait for ever: it fails.
+    const Error why = device_->ended()->error();
+    context_.log.error("cannot be served again", {{"error", why}});
+    (void)co_await fail();
+    detail_ = why.message();
+    co_return;
+  }
   if (!session_) co_return;
   detail_.clear();
   context_.log.info("taken over", {{"device", device_path()}});
