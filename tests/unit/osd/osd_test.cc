@@ -1,9 +1,11 @@
 #include "dataplane/osd/osd.h"
 
+#include <algorithm>
 #include <optional>
 
 #include <gtest/gtest.h>
 
+#include "dataplane/wire/codec.h"
 #include "dataplane/wire/error.h"
 #include "dataplane/wire/rpc_client.h"
 #include "tests/sim/run_task.h"
@@ -102,6 +104,36 @@ class OsdTest : public testing::Test {
     co_return reply;
   }
 
+  // Asked directly, without a network.
+  static wire::CallContext context() {
+    wire::CallContext context;
+    context.holder = kHolder;
+    return context;
+  }
+  static wire::Attachment attachment() { return {kHolder, AttachEpoch(3), wire::SessionId(1)}; }
+  // One that lives in the group to which hello() speaks.
+  wire::ObjectAddress object() {
+    const PoolEntry& pool = mon.map().pools.at(kPool);
+    ObjectNumber number;
+    while (placement_group(pool, mon.map().images.at(kImage), number) != PgNumber(0)) {
+      number = number.next();
+    }
+    return {{kPool, PgNumber(0), pool.groups[0].epoch}, kImage, number};
+  }
+  Result<wire::Changed> write_block(std::uint64_t operation) {
+    const wire::OperationId id(operation);
+    wire::WriteRequest request{.object = object(),
+                               .range = {0, kBlockBytes},
+                               .origin = {attachment(), id, id, {}},
+                               .checksums = {}};
+    auto data = node.env().buffers.allocate(kBlockBytes);
+    SARSEN_ASSERT(data, "there is memory");
+    std::ranges::fill(data->span(), std::byte{7});
+    wire::append_checksums(request.range, data->span(), request.checksums);
+    return *sim::run_task(
+        node, program().osd.service()->handle(context(), std::move(request), *std::move(data)));
+  }
+
   sim::Simulator sim{{.seed = 1}};
   sim::SimDisk& disk;
   sim::SimNode& node;
@@ -174,6 +206,28 @@ TEST_F(OsdTest, a_device_of_no_cluster_is_refused) {
   ASSERT_TRUE(sim.run_until([&] { return program().ended.has_value(); }, seconds(60)));
   ASSERT_FALSE(*program().ended);
   EXPECT_NE(program().ended->error().message().find("sarsen osd create"), std::string::npos);
+}
+
+// A device error is a value: what can be read is read on, and the operator is told.
+TEST_F(OsdTest, a_device_that_fails_a_write_is_read_on_and_reported) {
+  format();
+  start();
+  ASSERT_TRUE(await_service());
+  ASSERT_TRUE(hello());
+  ASSERT_TRUE(write_block(1));
+  sim.set_rate(sim::FaultKind::d8_write_error, 1);
+  const auto failed = write_block(2);
+  ASSERT_FALSE(failed);
+  EXPECT_TRUE(wire::is(failed.error(), wire::RemoteError::io_error)) << failed.error().message();
+  sim.set_rate(sim::FaultKind::d8_write_error, 0);
+  EXPECT_FALSE(write_block(3)) << "no more writes";
+  const auto read = *sim::run_task(
+      node, program().osd.service()->handle(
+                context(), wire::ReadRequest{object(), {0, kBlockBytes}, attachment(), {}}));
+  EXPECT_TRUE(read) << read.error().message();
+  EXPECT_TRUE(sim.run_until([&] { return mon.last_report().read_only; }, seconds(5)));
+  EXPECT_FALSE(program().ended);
+  stop();
 }
 
 // Killed at any moment it starts again, with the epochs of its groups raised.
