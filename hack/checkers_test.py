@@ -72,6 +72,11 @@ CASES = [
     ("layers", with_line('const char* text = "::pread(";'), None),
     ("layers", with_line("disk.read(1); source->random(); auto n = Source::open(2); int brand = 3;"), None),
     ("layers", {"dataplane/runtime/clock.cc": "#include <chrono>\n"}, None),
+    ("layers", {"dataplane/client/session.h": '#pragma once\n#include "dataplane/membership/rpc/mon_client.h"\n',
+                "dataplane/membership/rpc/mon_client.h": "#pragma once\n"}, "for programs only"),
+    ("layers", {"dataplane/osd/osd.h": '#pragma once\n#include "dataplane/membership/rpc/mon_client.h"\n',
+                "dataplane/membership/rpc/mon_client.h": "#pragma once\n#include <thread>\n"}, None),
+    ("layers", {"dataplane/mon/machine/rules.cc": "#include <chrono>\n"}, "use Clock"),
     # sizes
     ("sizes", with_line("// " + "x" * 98), "101 columns"),
     ("sizes", with_line("// \N{GREEK SMALL LETTER MU}" + "x" * 96), None),
