@@ -193,11 +193,9 @@ Task<void> one_hangs(Node* node) {
   node->sessions.image(hanging->id).data.hold();
   Scope readers(node->context.env.executor);
   std::optional<Result<void>> stuck;
-  {
-    const auto opened = co_await images.open("rbd/hangs");
-    if (!opened) co_return;
-    readers.spawn(keep_outcome(read_block(opened->target.get()), &stuck));
-  }
+  const auto client = co_await images.open("rbd/hangs");
+  if (!client) co_return;
+  readers.spawn(keep_outcome(read_block(client->target.get()), &stuck));
   EXPECT_TRUE(co_await images.map(exported("rbd/works")));
   {
     const auto opened = co_await images.open("rbd/works");
@@ -209,6 +207,8 @@ Task<void> one_hangs(Node* node) {
   co_await readers.join();
   EXPECT_TRUE(stuck && !*stuck);
   EXPECT_EQ(stuck->error().error_class(), ErrorClass::cancelled) << "for the next server";
+  const auto late = co_await read_block(client->target.get());
+  EXPECT_TRUE(!late && late.error().error_class() == ErrorClass::cancelled);
 }
 TEST_F(BlockdTest, is_not_held_up_by_an_image_that_hangs) {
   run(one_hangs);
