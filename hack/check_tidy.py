@@ -35,6 +35,7 @@ REFERENCE = "cppcoreguidelines-avoid-reference-coroutine-parameters"
 OUTLIVES = {
     "Env Disk BlockingDisk Clock Network Random Executor BufferPool CrossShard BlockingPool FaultPoints":
         "the seam: main() or the simulator makes it first and ends it last (runtime/env.h)",
+    "MapSource": "beside the seam: made before the sessions and services that follow it (membership/map_source.h)",
     "StoreState StoreRead Lane": "parts of an open store, which joins its coroutines before it ends (store/store.h)",
 }
 LIVES_LONGER = re.compile(r"(const )?(sarsen::)?(" + "|".join(" ".join(OUTLIVES).split()) + ") ?&")

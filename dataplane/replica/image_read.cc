@@ -101,7 +101,7 @@ Task<Result<wire::ReadResult>> ImageService::read_blocks(ObjectKey key, wire::Ra
       const std::uint32_t start = std::max(range.offset, block * kBlockBytes);
       const std::uint32_t end = start + length;
       const auto fragment = [&](std::uint32_t from, std::uint32_t to) {
-        return crc32c(result.data.span(at + from - block * kBlockBytes, to - from));
+        return crc32c(result.data.span(at + from - std::size_t{block} * kBlockBytes, to - from));
       };
       if (start % kBlockBytes != 0) {
         const auto block_end = static_cast<std::uint32_t>(round_up(start, kBlockBytes));
