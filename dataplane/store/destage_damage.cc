@@ -86,9 +86,11 @@ Task<Result<void>> Destager::promise_lost(DestagePlan* plan, const LeafChange* m
   for (const RunChange& run : mended->runs) lost += run.kind == ChangeKind::lost ? run.count : 0;
   while (!lane.allocator.reserve(lost, Purpose::destage)) {
     if (auto grown = co_await grow_lane(state_, lane); !grown) {
-      // A full device and a damaged index: what is acknowledged stays in the journal.
-      state_.fail_writes(grown.error());
-      co_return grown;
+      // A full device and a damaged index: what is acknowledged stays in the journal. Never as
+      // no_space, which would tell writers whose records are under way that they wrote nothing.
+      state_.fail_writes(make_error(StoreError::device_failed,
+                                    "no home for what the index lost: " + grown.error().message()));
+      co_return fail(*state_.failure);
     }
   }
   plan->reservations[lane.id.value] += lost;
