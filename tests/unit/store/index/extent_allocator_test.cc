@@ -413,6 +413,7 @@ class ModelRun {
   void drop() {
     for (int i = 0; i < 5; ++i) {
       const DeviceRun wanted = any_run(12);
+      ASSERT_EQ(allocator_.owns(wanted), model_.all(wanted, State::owned));
       const bool outside = touches(wanted, State::absent);
       const bool bad = touches(wanted, State::free) || touches(wanted, State::quarantined);
       const auto result = allocator_.free_to_quarantine(wanted, CommitTicket(model_.ticket));
