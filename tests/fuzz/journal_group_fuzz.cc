@@ -45,7 +45,8 @@ void try_group(std::span<const std::byte> input) {
   put_u32(part, kChecksumAt, crc32c(part.subspan(kDeviceAt), seed));
 
   const auto probe = probe_group(part.first(kBlockBytes), device, kSegment, kPosition);
-  SARSEN_ASSERT(probe && probe->header_blocks * kBlockBytes == part.size(), "it was put right");
+  SARSEN_ASSERT(probe && std::uint64_t{probe->header_blocks} * kBlockBytes == part.size(),
+                "it was put right");
   const auto group = decode_group(part, kSalt, device, kSegment, kPosition);
   if (!group) return;
   AlignedBuffer again(part.size());
