@@ -89,13 +89,20 @@ PendingPieces Overlay::look(const ObjectKey& object, std::uint32_t first_block,
   const std::uint32_t end = first + block_count;
   SARSEN_ASSERT(block_count > 0 && end <= kLeafBlocks, "a look is at one leaf");
   PendingPieces pieces;
-  std::array<const Run*, kLeafBlocks> run_of{};
-  if (const auto leaf = leaves_.find(key_of(object, first_block)); leaf != leaves_.end()) {
-    for (const Run& run : leaf->second.runs) {
-      for (std::uint32_t i = 0; i < run.count; ++i) run_of[run.first + i] = &run;
-    }
-  }
   const auto removed = removal(object);
+  const auto leaf = leaves_.find(key_of(object, first_block));
+  if (leaf == leaves_.end()) {  // what most reads find
+    PendingPiece& piece = pieces.emplace_back();
+    piece.first_block = first_block;
+    piece.block_count = block_count;
+    piece.pending = removed.has_value();
+    if (removed) piece.sequence = *removed;
+    return pieces;
+  }
+  std::array<const Run*, kLeafBlocks> run_of{};
+  for (const Run& run : leaf->second.runs) {
+    for (std::uint32_t i = 0; i < run.count; ++i) run_of[run.first + i] = &run;
+  }
   for (std::uint32_t at = first; at < end;) {
     const Run* run = run_of[at];
     std::uint32_t until = at + 1;
