@@ -203,7 +203,9 @@ class MetadataFileSystem final : public rocksdb::FileSystem {
   }
   IOStatus DeleteFile(const std::string& path, const IOOptions&, IODebugContext*) override {
     const std::string name = normal_name(path);
-    return is_log(name) ? IOStatus::OK() : status_of(files_.remove(name));
+    // What stays is removed by the next opening, which drops every manifest that is not in use.
+    if (is_log(name) || is_current_manifest(name)) return IOStatus::OK();
+    return status_of(files_.remove(name));
   }
   IOStatus RenameFile(const std::string& before, const std::string& after, const IOOptions&,
                       IODebugContext*) override {
@@ -254,6 +256,21 @@ class MetadataFileSystem final : public rocksdb::FileSystem {
   }
 
  private:
+  // I-META-6. Without a CURRENT that can be read, any manifest may be the one.
+  bool is_current_manifest(const std::string& name) {
+    const std::string_view base = base_name(name);
+    if (!base.starts_with("MANIFEST-")) return false;
+    const std::string current = name.substr(0, name.size() - base.size()) + "CURRENT";
+    if (!files_.length(current)) return false;
+    const auto reader = files_.read(current);
+    if (!reader) return true;
+    std::string text((*reader)->length_bytes(), '\0');
+    const auto size = (*reader)->read(0, bytes_of(text.data(), text.size()));
+    if (!size) return true;
+    text.resize(*size);
+    return text == std::string(base) + "\n";
+  }
+
   template <typename File, typename Base>
   IOStatus open_for_reading(const std::string& path, std::unique_ptr<Base>* result) {
     auto reader = files_.read(normal_name(path));

@@ -12,6 +12,8 @@
 // Errors          no_space -> NoSpace, corrupt -> Corruption, not_found -> PathNotFound, others ->
 //                 IOError.
 // Borrows         the files, which outlive every handle.
+// Invariant       I-META-6 the MANIFEST that CURRENT names is never removed: RocksDB 7.8 deletes it
+//                 as an old one when it made a new one and then could not make CURRENT name that.
 #pragma once
 
 #include <memory>

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "dataplane/base/rng.h"
+#include "dataplane/store/metadata/metadata_file_system.h"
 #include "tests/unit/store/metadata/db_fixture.h"
 
 namespace sarsen::test {
@@ -51,6 +52,30 @@ struct MetadataDbTest : ::testing::Test {
   TableGeometry geometry = small_geometry();
   MemoryDisk disk{8 * kMiB};
 };
+
+// I-META-6. RocksDB deletes its manifest as an old one when a new one was made and CURRENT could
+// not be made to name that: the next opening would find nothing.
+TEST_F(MetadataDbTest, keeps_the_manifest_that_current_names_whoever_deletes_it) {
+  std::string manifest;
+  {
+    DbProcess process = start();
+    ASSERT_TRUE(put(*process.db, kIndex, "key", "value"));
+    ASSERT_TRUE(process.db->flush());
+    process.db.reset();
+    for (const std::string& name : process.zone.files->list("db/")) {
+      if (name.starts_with("MANIFEST-")) manifest = "db/" + name;
+    }
+    const auto file_system = make_metadata_file_system(*process.zone.files);
+    EXPECT_TRUE(file_system->DeleteFile(manifest, {}, nullptr).ok());
+    // Removals become durable with the next change.
+    ASSERT_TRUE(process.zone.files->create("db/other", true)->sync());
+    EXPECT_TRUE(process.zone.files->length(manifest));
+  }
+  DbProcess process = start();
+  ASSERT_TRUE(process.db);
+  EXPECT_TRUE(process.db->get(kIndex, "key"));
+  EXPECT_FALSE(process.zone.files->length(manifest)) << "an old one is removed by an opening";
+}
 
 TEST_F(MetadataDbTest, keeps_what_was_flushed_and_only_that) {
   // Unflushed writes live in the store's journal; the database must not pretend.
