@@ -98,6 +98,16 @@ Task<Result<void>> fill_task(Store* store, std::uint32_t first, std::uint32_t co
                                    .stamp = {}});
 }
 
+// What runs on the node. The store dies with it, before the executor that it waits on.
+class StoreHolder final : public sim::Program {
+ public:
+  explicit StoreHolder(std::unique_ptr<Store>& store) : store_(store) {}
+  ~StoreHolder() override { store_.reset(); }
+
+ private:
+  std::unique_ptr<Store>& store_;
+};
+
 // Said before anything was done.
 bool is_refusal(const Result<void>& done) {
   return !done &&
@@ -119,6 +129,7 @@ World::World(std::uint64_t seed, const std::string& planted, sim::SparseImage im
       disk_(simulator_.add_disk({.size_bytes = image.size_bytes()})),
       node_(simulator_.add_node({.disks = {&disk_}})) {
   disk_.set_image(std::move(image));
+  node_.set_factory([this](sim::SimNode&) { return std::make_unique<StoreHolder>(store_); });
   node_.start();
 }
 
@@ -150,7 +161,7 @@ void World::stop() {
 
 void World::cut(sim::CrashKind kind) {
   if (node_.up()) node_.crash(kind);
-  store_.reset();
+  SARSEN_ASSERT(store_ == nullptr, "a store dies with its node");
 }
 
 Contents World::contents() {
