@@ -28,34 +28,7 @@ constexpr const char* kExamples =
     "Needs root: CAP_SYS_ADMIN for FUSE and loop devices, CAP_IPC_LOCK and CAP_SYS_RESOURCE to be "
     "safe under memory pressure.";
 
-void add_threads(CLI::App& app, BlockdOptions& options) {
-  static const std::map<std::string, SchedulingPolicy> kPolicies{
-      {"other", SchedulingPolicy::other},
-      {"rr", SchedulingPolicy::round_robin},
-      {"fifo", SchedulingPolicy::fifo}};
-  app.add_option("--memory", options.memory_bytes, "I/O memory, locked (default 256M)")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kMemoryBytesMin, 64 * kGiB).description("128M to 64G"))
-      ->type_name("BYTES");
-  app.add_option("--cpu", options.cpu, "Runs the I/O thread on this CPU only");
-  app.add_option("--numa-node", options.numa_node, "Takes I/O memory from this node");
-  app.add_option("--scheduling", options.scheduling,
-                 "other (default), rr or fifo: real time, needs CAP_SYS_NICE")
-      ->transform(CLI::CheckedTransformer(kPolicies, CLI::ignore_case).description(""))
-      ->type_name("POLICY");
-  app.add_option("--realtime-priority", options.realtime_priority, "1 to 99, for rr and fifo")
-      ->check(CLI::Range(1, 99));
-  app.add_option("--spin-us", options.spin_us,
-                 "Looks for work this long before it sleeps (default 0); only for a CPU that "
-                 "nobody else uses")
-      ->check(CLI::Range(0, 1'000'000));
-}
-
 void add_all(CLI::App& app, BlockdOptions& options) {
-  static const std::map<std::string, LogLevel> kLevels{{"debug", LogLevel::debug},
-                                                       {"info", LogLevel::info},
-                                                       {"warning", LogLevel::warning},
-                                                       {"error", LogLevel::error}};
   app.add_option("--mon", options.mon, "Where the mon listens: unix:PATH or tcp:HOST:PORT")
       ->envname("SARSEN_MON")
       ->capture_default_str();
@@ -70,24 +43,17 @@ void add_all(CLI::App& app, BlockdOptions& options) {
                  "Also serves NBD at tcp:HOST:PORT, to anybody who can connect; needs --insecure");
   app.add_flag("--insecure", options.insecure,
                "Allows ports without encryption and without knowing who connects");
-  app.add_option("--log-level", options.log_level, "debug, info (default), warning or error")
-      ->transform(CLI::CheckedTransformer(kLevels, CLI::ignore_case).description(""))
-      ->type_name("LEVEL");
-  add_threads(app, options);
+  app.add_option("--cpu", options.cpu, "Runs the I/O thread on this CPU only");
+  add_daemon_flags(app, options, kMemoryBytesMin);
 }
 
 }  // namespace
 
 ShardRunnerOptions BlockdOptions::runner() const {
   ShardRunnerOptions runner;
+  apply_to(runner);
   runner.reactor.thread.name = "blockd";
   runner.reactor.thread.cpu = cpu;
-  runner.reactor.thread.numa_node = numa_node;
-  runner.reactor.thread.scheduling = scheduling;
-  runner.reactor.thread.realtime_priority = realtime_priority;
-  runner.reactor.spin_window = microseconds(spin_us);
-  runner.buffers.bytes = memory_bytes;
-  runner.buffers.numa_node = numa_node;
   runner.blocking_threads = kBlockingThreads;
   return runner;
 }
@@ -101,6 +67,11 @@ Parsed parse_arguments(int argument_count, const char* const* arguments) {
   add_all(app, options);
   try {
     app.parse(argument_count, arguments);
+    if (options.mon.starts_with("tcp:") && !options.insecure) {
+      throw CLI::ValidationError("--mon", "'" + options.mon +
+                                              "' has no encryption; give --insecure as well, or a "
+                                              "unix: address");
+    }
     if (!options.nbd_tcp.empty() && !options.insecure) {
       throw CLI::ValidationError("--nbd-listen",
                                  "NBD over TCP is neither encrypted nor authenticated: anybody who "

@@ -7,11 +7,13 @@
 #include <vector>
 
 #include "dataplane/base/log.h"
-#include "dataplane/runtime/uring/shard_runner.h"
+#include "dataplane/runtime/uring/daemon_flags.h"
 
 namespace sarsen::blockd {
 
-struct BlockdOptions {
+struct BlockdOptions : DaemonFlags {
+  BlockdOptions() { memory_bytes = 256 * kMiB; }
+
   std::string mon = "unix:/run/sarsen/mon.sock";
   std::string state_dir = "/var/lib/sarsen";
   std::string run_dir = "/run/sarsen";
@@ -19,13 +21,7 @@ struct BlockdOptions {
   std::string loop_helper;    // default: sarsen-loop beside the program
   std::vector<std::string> nbd_tcp;
   bool insecure = false;
-  LogLevel log_level = LogLevel::info;
-  std::uint64_t memory_bytes = 256 * kMiB;
   std::optional<unsigned> cpu;
-  std::optional<unsigned> numa_node;
-  SchedulingPolicy scheduling = SchedulingPolicy::other;
-  int realtime_priority = 1;
-  std::uint32_t spin_us = 0;
 
   std::string control_socket() const { return run_dir + "/blockd.sock"; }
   std::string nbd_socket() const { return run_dir + "/nbd.sock"; }

@@ -35,36 +35,7 @@ constexpr const char* kExamples =
     "Needs O_DIRECT access to the devices, io_uring, and RLIMIT_MEMLOCK above --memory for each "
     "device (or CAP_IPC_LOCK).";
 
-void add_threads(CLI::App& app, OsdOptions& options) {
-  static const std::map<std::string, SchedulingPolicy> kPolicies{
-      {"other", SchedulingPolicy::other},
-      {"rr", SchedulingPolicy::round_robin},
-      {"fifo", SchedulingPolicy::fifo}};
-  app.add_option("--memory", options.memory_bytes, "I/O memory of each device, locked (128M)")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kMemoryBytesMin, 64 * kGiB).description("64M to 64G"))
-      ->type_name("BYTES");
-  app.add_option("--cpu", options.cpus,
-                 "Runs the thread of a device on this CPU only; once for each device")
-      ->delimiter(',');
-  app.add_option("--numa-node", options.numa_node, "Takes I/O memory from this node");
-  app.add_option("--scheduling", options.scheduling,
-                 "other (default), rr or fifo: real time, needs CAP_SYS_NICE")
-      ->transform(CLI::CheckedTransformer(kPolicies, CLI::ignore_case).description(""))
-      ->type_name("POLICY");
-  app.add_option("--realtime-priority", options.realtime_priority, "1 to 99, for rr and fifo")
-      ->check(CLI::Range(1, 99));
-  app.add_option("--spin-us", options.spin_us,
-                 "Looks for work this long before it sleeps (default 0); only for CPUs that "
-                 "nobody else uses")
-      ->check(CLI::Range(0, 1'000'000));
-}
-
 void add_all(CLI::App& app, OsdOptions& options) {
-  static const std::map<std::string, LogLevel> kLevels{{"debug", LogLevel::debug},
-                                                       {"info", LogLevel::info},
-                                                       {"warning", LogLevel::warning},
-                                                       {"error", LogLevel::error}};
   app.add_option("--device", options.devices,
                  "A block device or file that holds an OSD; may be given several times")
       ->required()
@@ -85,10 +56,10 @@ void add_all(CLI::App& app, OsdOptions& options) {
                  "Reads everything once a day, this fast (default 4M a second; 0: never)")
       ->transform(CLI::AsSizeValue(false))
       ->type_name("BYTES");
-  app.add_option("--log-level", options.log_level, "debug, info (default), warning or error")
-      ->transform(CLI::CheckedTransformer(kLevels, CLI::ignore_case).description(""))
-      ->type_name("LEVEL");
-  add_threads(app, options);
+  app.add_option("--cpu", options.cpus,
+                 "Runs the thread of a device on this CPU only; once for each device")
+      ->delimiter(',');
+  add_daemon_flags(app, options, kMemoryBytesMin);
 }
 
 // What the parser cannot see by itself.
@@ -138,15 +109,10 @@ Address place_address(Address address, std::uint32_t device, std::uint32_t osd) 
 ShardRunnerOptions OsdOptions::runner() const {
   const auto count = static_cast<std::uint32_t>(devices.size());
   ShardRunnerOptions runner;
+  apply_to(runner);
   runner.shard_count = count;
   runner.cpus = cpus;
-  runner.reactor.spin_window = microseconds(spin_us);
   runner.reactor.thread.name = "osd";
-  runner.reactor.thread.scheduling = scheduling;
-  runner.reactor.thread.realtime_priority = realtime_priority;
-  runner.reactor.thread.numa_node = numa_node;
-  runner.buffers.bytes = memory_bytes;
-  runner.buffers.numa_node = numa_node;
   runner.blocking_threads = kBlockingThreadsPerDevice * count;
   return runner;
 }

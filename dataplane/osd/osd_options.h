@@ -8,24 +8,18 @@
 
 #include "dataplane/base/log.h"
 #include "dataplane/osd/osd.h"
-#include "dataplane/runtime/uring/shard_runner.h"
+#include "dataplane/runtime/uring/daemon_flags.h"
 
 namespace sarsen {
 
-struct OsdOptions {
+struct OsdOptions : DaemonFlags {
   std::vector<std::string> devices;
   std::string mon = "unix:/run/sarsen/mon.sock";
   std::string listen = "unix:/run/sarsen/osd-{osd}.sock";
   std::string advertised;
   std::string node;  // default: the host's name
   bool insecure = false;
-  LogLevel log_level = LogLevel::info;
-  std::uint64_t memory_bytes = 128 * kMiB;  // for I/O, of each device
-  std::vector<unsigned> cpus;               // one for each device, or none
-  std::optional<unsigned> numa_node;
-  SchedulingPolicy scheduling = SchedulingPolicy::other;
-  int realtime_priority = 1;
-  std::uint32_t spin_us = 0;
+  std::vector<unsigned> cpus;  // one for each device, or none
   std::uint64_t scrub_bytes_per_second = 4 * kMiB;
 
   ShardRunnerOptions runner() const;

@@ -1,6 +1,7 @@
 // The reads of ImageService.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "dataplane/base/crc32c.h"
@@ -15,15 +16,15 @@ using wire::RemoteError;
 // Shorter reads are sent as data, whatever it is: to ask where zeros are costs as much as they do.
 constexpr std::uint32_t kRunsWorthAsking = 16;
 
-AdmissionQuestion question_of(const wire::ObjectAddress& object, wire::Range range,
-                              const wire::Attachment& attachment,
-                              const wire::Generation& generation) {
-  return {.pg = object.pg,
-          .image = object.image,
-          .attachment = attachment,
-          .branch = generation.branch,
-          .object = object.object,
-          .range = range};
+// Of a read or a status query.
+template <typename Request>
+AdmissionQuestion question_of(const Request& request) {
+  return {.pg = request.object.pg,
+          .image = request.object.image,
+          .attachment = request.attachment,
+          .branch = request.generation.branch,
+          .object = request.object.object,
+          .range = request.range};
 }
 
 // The part of `range` that lies in blocks [first, first + count) of the object.
@@ -35,27 +36,33 @@ std::uint32_t bytes_within(wire::Range range, std::uint32_t first, std::uint32_t
 
 }  // namespace
 
-Task<Result<wire::ReadResult>> ImageService::handle(wire::CallContext context,
-                                                    wire::ReadRequest request) {
-  const auto hold = operations_.hold();
-  if (!hold) co_return fail(hold.error());
-  SARSEN_CO_TRY(check_peer(context, request.attachment));
-  const auto question =
-      question_of(request.object, request.range, request.attachment, request.generation);
+// Rule R1: whoever looks at blocks that a change in flight overlaps waits for it.
+Task<Result<ObjectKey>> ImageService::enter_read(wire::CallContext context,
+                                                 AdmissionQuestion question,
+                                                 std::optional<RangeLock<ObjectKey>>* lock) {
+  SARSEN_CO_TRY(check_peer(context, question.attachment));
   const auto admitted = co_await admit(question, context.deadline);
   if (!admitted) co_return fail(admitted.error());
-  const ObjectKey key =
-      (*admitted)->find_image(request.object.image)->object_key(request.object.object);
-  // Rule R1: a read that overlaps a change in flight waits for it.
-  const BlockRange blocks = blocks_of(request.range);
-  RangeLock lock(locks_, key, BlockIndex(blocks.first_block),
-                 BlockIndex(blocks.first_block + blocks.block_count), LockMode::shared);
-  SARSEN_CO_TRY(co_await lock.acquire());
+  const ObjectKey key = (*admitted)->find_image(question.image)->object_key(*question.object);
+  const BlockRange blocks = blocks_of(question.range);
+  lock->emplace(locks_, key, BlockIndex(blocks.first_block),
+                BlockIndex(blocks.first_block + blocks.block_count), LockMode::shared);
+  SARSEN_CO_TRY(co_await (*lock)->acquire());
   // While we waited, the map may have moved on.
   if (AdmissionAnswer answer = ask(*map_.current(), question); answer.refusal) {
     co_return fail(*std::move(answer.refusal));
   }
-  auto result = co_await read_blocks(key, request.range);
+  co_return key;
+}
+
+Task<Result<wire::ReadResult>> ImageService::handle(wire::CallContext context,
+                                                    wire::ReadRequest request) {
+  const auto hold = operations_.hold();
+  if (!hold) co_return fail(hold.error());
+  std::optional<RangeLock<ObjectKey>> lock;
+  const auto key = co_await enter_read(context, question_of(request), &lock);
+  if (!key) co_return fail(key.error());
+  auto result = co_await read_blocks(*key, request.range);
   if (!result) co_return fail(to_remote(result.error()));
   co_return result;
 }
@@ -126,21 +133,11 @@ Task<Result<wire::StatusReply>> ImageService::handle(wire::CallContext context,
                                                      wire::StatusRequest request) {
   const auto hold = operations_.hold();
   if (!hold) co_return fail(hold.error());
-  SARSEN_CO_TRY(check_peer(context, request.attachment));
-  const auto question =
-      question_of(request.object, request.range, request.attachment, request.generation);
-  const auto admitted = co_await admit(question, context.deadline);
-  if (!admitted) co_return fail(admitted.error());
-  const ObjectKey key =
-      (*admitted)->find_image(request.object.image)->object_key(request.object.object);
+  std::optional<RangeLock<ObjectKey>> lock;
+  const auto key = co_await enter_read(context, question_of(request), &lock);
+  if (!key) co_return fail(key.error());
   const BlockRange blocks = blocks_of(request.range);
-  RangeLock lock(locks_, key, BlockIndex(blocks.first_block),
-                 BlockIndex(blocks.first_block + blocks.block_count), LockMode::shared);
-  SARSEN_CO_TRY(co_await lock.acquire());
-  if (AdmissionAnswer answer = ask(*map_.current(), question); answer.refusal) {
-    co_return fail(*std::move(answer.refusal));
-  }
-  const auto runs = co_await store_.allocation(key, blocks);
+  const auto runs = co_await store_.allocation(*key, blocks);
   if (!runs) co_return fail(to_remote(runs.error()));
   wire::StatusReply reply;
   std::uint32_t block = blocks.first_block;

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -131,7 +132,9 @@ class ImageService final : public wire::RpcService, private PurgeTarget {
   Result<void> check_again(Passage& passage) const;
   Task<Result<void>> apply(StoreChange change, WriteStamp stamp);
 
-  // Reads: image_read.cc.
+  // Reads: image_read.cc. The lock holds the blocks when the object's name is given.
+  Task<Result<ObjectKey>> enter_read(wire::CallContext context, AdmissionQuestion question,
+                                     std::optional<RangeLock<ObjectKey>>* lock);
   Task<Result<wire::ReadResult>> read_blocks(ObjectKey key, wire::Range range);
   Task<Result<std::vector<AllocationRun>>> runs_to_read(ObjectKey key, BlockRange blocks);
 

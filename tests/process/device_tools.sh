@@ -5,6 +5,8 @@ set -uo pipefail
 build=$(realpath "${1:-build/dev}")
 sarsen=$build/dataplane/cli/sarsen
 writer=$build/tests/process/store_writer
+# shellcheck source=tests/process/expect.sh
+. "$(dirname "$(realpath "$0")")/expect.sh"
 
 [ "$(id -u)" = 0 ] || { echo "device_tools: needs root"; exit 77; }
 for tool in mkfs.ext4 mkfs.xfs mkswap sfdisk losetup python3; do
@@ -22,21 +24,6 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# expect NAME CODE PATTERN COMMAND...: the exit status, and what the output says.
-expect() {
-  local name=$1 code=$2 pattern=$3 got
-  shift 3
-  timeout 50 "$@" >"$folder/out" 2>&1
-  got=$?
-  if [ $got = "$code" ] && grep -Eq -- "$pattern" "$folder/out"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name: exit status $got (expected $code), expected /$pattern/ in:"
-    sed 's/^/    /' "$folder/out"
-  fi
-}
-
 # refused NAME PATTERN [OPTION...]: format refuses the image and leaves every byte.
 refused() {
   local name=$1 pattern=$2 before
@@ -44,12 +31,6 @@ refused() {
   before=$(cksum <"$image")
   expect "$name" 1 "$pattern" "$sarsen" device format "$image" "$@"
   check "$name: untouched" [ "$before" = "$(cksum <"$image")" ]
-}
-
-check() {
-  local name=$1
-  shift
-  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $name"; fi
 }
 
 blank() { rm -f "$image"; truncate -s "${1:-64M}" "$image"; }

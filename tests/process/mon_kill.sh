@@ -6,6 +6,8 @@ build=$(realpath "${1:-build/dev}")
 sarsen=$build/dataplane/cli/sarsen
 mon=$build/dataplane/mon/sarsen-mon
 kills=${KILLS:-12}
+# shellcheck source=tests/process/expect.sh
+. "$(dirname "$(realpath "$0")")/expect.sh"
 
 folder=$(mktemp -d /var/tmp/mon_kill.XXXXXX)
 export SARSEN_MON=unix:$folder/run/mon.sock
@@ -18,27 +20,6 @@ clean_up() {
   rm -rf "$folder"
 }
 trap clean_up EXIT
-
-# expect NAME CODE PATTERN COMMAND...: the exit status, and what the output says.
-expect() {
-  local name=$1 code=$2 pattern=$3 got
-  shift 3
-  timeout 20 "$@" >"$folder/out" 2>&1
-  got=$?
-  if [ $got = "$code" ] && grep -Eq -- "$pattern" "$folder/out"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-    echo "FAILED: $name: exit status $got (expected $code), expected /$pattern/ in:"
-    sed 's/^/    /' "$folder/out"
-  fi
-}
-
-check() {
-  local name=$1
-  shift
-  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $name"; fi
-}
 
 start_mon() {
   "$mon" --data "$data" --listen "$SARSEN_MON" >>"$folder/log" 2>&1 &

@@ -20,6 +20,9 @@ for needed in /dev/fuse /dev/loop-control; do
   [ -c $needed ] || { echo "mount_kill: needs $needed"; exit 77; }
 done
 folder=$(mktemp -d /tmp/mount_kill.XXXXXX)
+mnt=$folder/mnt
+# shellcheck source=tests/process/file_system_load.sh
+. "$(dirname "$(realpath "$0")")/file_system_load.sh"
 mkdir "$folder/mnt"
 pauses=$folder/pauses
 server_pid='' keeper_pid='' watchdog_pid='' fio_pid='' name='' device=''
@@ -117,49 +120,11 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 trap 'echo "mount_kill: out of time; I/O that never ends is an error, too"; echo "$passed passed, 1 failed"; exit 1' USR1
 
-make_file_system() {
-  case $1 in
-    ext4) mkfs.ext4 -q -F "$device" ;;
-    xfs) mkfs.xfs -q -f "$device" ;;
-  esac
-}
-
-check_file_system() {
-  case $1 in
-    ext4) e2fsck -fn "$device" >"$folder/fsck.log" 2>&1 ;;
-    xfs) xfs_repair -n "$device" >"$folder/fsck.log" 2>&1 ;;
-  esac || { cat "$folder/fsck.log"; return 1; }
-}
-
-# Writes 40 MiB at random, with a backlog that is read back and verified meanwhile, and all of it at the end; again and
-# again until told to stop. A run that does not get an error ends with status 0.
-fio_loop() {
-  while [ ! -e "$folder/stop" ]; do
-    fio --name=verify --directory="$folder/mnt" --size=40m --rw=randwrite --bsrange=4k-128k --ioengine=libaio --iodepth=16 \
-      --direct=1 --verify=crc32c --verify_fatal=1 --verify_backlog=128 --verify_state_save=0 --output="$folder/fio.log" || return 1
-    echo >>"$folder/fio_runs"
-  done
-}
-
-start_fio() {
-  rm -f "$folder/stop"
-  fio_loop &
-  fio_pid=$!
-}
-
-stop_fio() {
-  touch "$folder/stop"
-  wait "$fio_pid" || { cat "$folder/fio.log"; return 1; }
-  fio_pid=''
-}
-
 write_files() {
   head -c 20000000 /dev/urandom >"$folder/mnt/large"
   for i in $(seq 200); do echo "file $i of $name" >"$folder/mnt/small.$i"; done
   (cd "$folder/mnt" && md5sum large small.*) >"$folder/sums"
 }
-
-in_flight() { grep -q '[1-9]' "/sys/block/${device#/dev/}/inflight"; }
 
 # While fio runs: kills at random moments with requests in flight, file system work in between.
 kill_under_load() {
@@ -184,7 +149,7 @@ file_system() {
   [ "$(blockdev --getss "$device")" = "$2" ] || { echo "sector size"; return 1; }
   [ "$(cat "/sys/block/${device#/dev/}/loop/dio")" = 1 ] || { echo "no direct I/O"; return 1; }
   make_file_system "$1" && mount -o discard "$device" "$folder/mnt" && write_files || return 1
-  start_fio
+  start_fio 40
   kill_under_load && stop_fio || return 1
   rm "$folder/mnt"/verify.* && sync && timeout 30 fstrim "$folder/mnt" || return 1
   umount "$folder/mnt" && check_file_system "$1" && mount "$device" "$folder/mnt" || return 1

@@ -21,6 +21,8 @@ if [ "$(id -u)" != 0 ] || [ ! -c /dev/fuse ] || [ ! -c /dev/loop-control ]; then
 fi
 # shellcheck source=tests/process/cluster.sh
 . "$here/cluster.sh"
+# shellcheck source=tests/process/file_system_load.sh
+. "$here/file_system_load.sh"
 cluster_init "$(realpath "$programs")" "$(mktemp -d /tmp/volume_kill.XXXXXX)"
 mnt=$folder/mnt
 mkdir "$mnt"
@@ -44,39 +46,6 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 trap 'echo "volume_kill: out of time; I/O that never ends is an error, too"; echo "$passed passed, 1 failed"; exit 1' USR1
 
-make_file_system() {
-  case $1 in
-    ext4) mkfs.ext4 -q -F "$device" ;;
-    xfs) mkfs.xfs -q -f "$device" ;;
-  esac
-}
-check_file_system() {
-  case $1 in
-    ext4) e2fsck -fn "$device" >"$folder/fsck.log" 2>&1 ;;
-    xfs) xfs_repair -n "$device" >"$folder/fsck.log" 2>&1 ;;
-  esac || { cat "$folder/fsck.log"; return 1; }
-}
-
-# Writes 32 MiB at random, with a backlog that is verified meanwhile, and all of it at the end; again and again.
-fio_loop() {
-  while [ ! -e "$folder/stop" ]; do
-    fio --name=verify --directory="$mnt" --size=32m --rw=randwrite --bsrange=4k-128k --ioengine=libaio --iodepth=16 --direct=1 \
-      --verify=crc32c --verify_fatal=1 --verify_backlog=128 --verify_state_save=0 --output="$folder/fio.log" || return 1
-    echo >>"$folder/fio_runs"
-  done
-}
-start_fio() {
-  rm -f "$folder/stop"
-  fio_loop &
-  fio_pid=$!
-}
-stop_fio() {
-  touch "$folder/stop"
-  wait "$fio_pid" || { cat "$folder/fio.log"; return 1; }
-  fio_pid=''
-}
-
-in_flight() { grep -q '[1-9]' "/sys/block/${device#/dev/}/inflight"; }
 written() { awk '{ print $5 + $1 }' "/sys/block/${device#/dev/}/stat"; }
 moved_since() { [ "$(written)" -gt "$1" ]; }
 # Requests complete again: the pause is what somebody who uses the device notices.
@@ -147,7 +116,7 @@ file_system() {
   "$cli" image create "$image" --size 384M >/dev/null && device=$("$cli" image map "$image" --sector "$2") || return 1
   [ "$(blockdev --getss "$device")" = "$2" ] || { echo "sector size"; return 1; }
   make_file_system "$1" && mount -o discard "$device" "$mnt" && write_files || return 1
-  start_fio
+  start_fio 32
   kill_under_load && stop_fio || return 1
   rm "$mnt"/verify.* && sync && timeout 60 fstrim "$mnt" || return 1
   umount "$mnt" && check_file_system "$1" && mount "$device" "$mnt" || return 1
